@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
@@ -159,13 +158,4 @@ func taskPlan(d tool.Definition, title string) *step.TaskPlan {
 const maxTaskTitle = 200 // bytes
 
 // shortTitle cuts a model's title to the length that is shown.
-func shortTitle(title string) string {
-	title = event.CleanLine(title)
-	if event.Blank(title) {
-		return ""
-	}
-	if len(title) <= maxTaskTitle {
-		return title
-	}
-	return strings.ToValidUTF8(title[:maxTaskTitle], "") + "…"
-}
+func shortTitle(title string) string { return event.ShortLine(title, maxTaskTitle) }

@@ -106,6 +106,19 @@ func CleanLine(s string) string {
 	return strings.Join(strings.Fields(strings.Map(clean, strings.ToValidUTF8(s, ""))), " ")
 }
 
+// ShortLine is [CleanLine], cut off after most bytes, with an ellipsis behind them. It is empty if nothing
+// of s is visible.
+func ShortLine(s string, most int) string {
+	s = CleanLine(s)
+	switch {
+	case Blank(s):
+		return ""
+	case len(s) <= most:
+		return s
+	}
+	return strings.ToValidUTF8(s[:most], "") + "…"
+}
+
 // Blank reports whether s is empty or contains only white space and invisible characters.
 func Blank(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsSpace(r) && visible(r) })

@@ -103,6 +103,14 @@ func TestCleanLine(t *testing.T) {
 	}
 }
 
+func TestShortLine(t *testing.T) {
+	for s, want := range map[string]string{
+		" a\n title\u202e": "a title", "seven77": "seven77", "eight888": "eight88…", "aaaaaaé": "aaaaaa…", " \u200b ": "",
+	} {
+		require.Equal(t, want, ShortLine(s, 7))
+	}
+}
+
 func TestBlank(t *testing.T) {
 	for _, s := range []string{"", " ", "\n\t\r", "\u00a0\u3000", "\u200b\u200d\ufeff", "\u2800", "\u3164", "\U000E0041", "\x00", "\u202e \u2028"} {
 		require.True(t, Blank(s), "%q", s)

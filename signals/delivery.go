@@ -25,15 +25,16 @@ type Delivery struct {
 	ThreadID  string `json:"threadId"`
 	Post      Post   `json:"post"`
 
-	// Open opens the thread with these agents if it does not exist.
+	// Open opens the thread with these agents and this title if it does not exist.
 	Open   bool     `json:"open,omitempty"`
 	Agents []string `json:"agents,omitempty"`
+	Title  string   `json:"title,omitempty"`
 }
 
 // Delivery returns the post of a run of the schedule. It reports the first invalid field as a
 // [*event.FieldError].
 func (s Schedule) Delivery(r ScheduledRun) (Delivery, error) {
-	d := Delivery{Namespace: r.Namespace, ThreadID: s.ThreadID, Open: s.Open, Agents: s.Agents}
+	d := Delivery{Namespace: r.Namespace, ThreadID: s.ThreadID, Open: s.Open, Agents: s.Agents, Title: s.Title}
 	if err := ValidateID("threadId", s.ThreadID); err != nil {
 		return d, err
 	}

@@ -45,6 +45,7 @@ type Schedule struct {
 
 	Open   bool     `json:"open,omitempty" doc:"Open the thread if it does not exist"`
 	Agents []string `json:"agents,omitempty" maxItems:"100" doc:"The agents of a thread that it opens. Default: the default agent"`
+	Title  string   `json:"title,omitempty" maxLength:"400" doc:"The title of a thread that it opens, at most 400 bytes. Default: one is generated, if the server generates titles"`
 	Paused bool     `json:"paused,omitempty" doc:"Run only by hand. Missed times are not made up for"`
 	Note   string   `json:"note,omitempty" maxLength:"1000" doc:"For people"`
 }

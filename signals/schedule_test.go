@@ -71,7 +71,7 @@ func TestCheckSchedule(t *testing.T) {
 		s.Every, s.Offset, s.Jitter = signals.Duration(time.Hour), signals.Duration(59*time.Minute), signals.Duration(signals.MaxJitter)
 		s.Timezone, s.StartAt, s.EndAt = "America/Argentina/Ushuaia", at, at.Add(time.Second)
 		s.Missed, s.Remaining, s.Paused, s.Note = signals.MissedAll, 3, true, strings.Repeat("n", signals.MaxNote)
-		s.Open, s.Agents = true, []string{"assistant", "bob"}
+		s.Open, s.Agents, s.Title = true, []string{"assistant", "bob"}, strings.Repeat("t", signals.MaxTitle)
 		s.Message = nil
 		s.Event = &event.EnvEvent{Type: "day.begun", Payload: json.RawMessage(`{"n":1}`), Metadata: event.EnvMetadata{
 			TriggerSessionID: "t1", Source: event.SourceUser, Extra: map[string]json.RawMessage{"team": json.RawMessage(`["a"]`)},
@@ -111,6 +111,9 @@ func TestCheckSchedule(t *testing.T) {
 		"agents":        {func(s *signals.Schedule) { s.Agents = []string{"bob"} }, "agents", "require open"},
 		"many agents":   {func(s *signals.Schedule) { s.Open, s.Agents = true, make([]string, 101) }, "agents", "at most 100"},
 		"agent":         {func(s *signals.Schedule) { s.Open, s.Agents = true, []string{"b/b"} }, "agents[0]", "must be 1 to 128"},
+		"title":         {func(s *signals.Schedule) { s.Title = "Standup" }, "title", "requires open"},
+		"long title":    {func(s *signals.Schedule) { s.Open, s.Title = true, strings.Repeat("é", 201) }, "title", "is 402 bytes, must be at most 400"},
+		"wrapped title": {func(s *signals.Schedule) { s.Open, s.Title = true, "a\nb" }, "title", "control character"},
 		"nothing":       {func(s *signals.Schedule) { s.Message = nil }, "event", "or message is required"},
 		"both":          {func(s *signals.Schedule) { s.Event = &event.EnvEvent{Type: "x"} }, "event", "and message exclude each other"},
 		"empty message": {func(s *signals.Schedule) { s.Message.Content = "" }, "message.content", "is required"},
@@ -188,11 +191,11 @@ func TestCron(t *testing.T) {
 func TestDelivery(t *testing.T) {
 	run := signals.ScheduledRun{Namespace: "acme", ScheduleID: "s1", At: at}
 	t.Run("a message", func(t *testing.T) {
-		s := hourly(func(s *signals.Schedule) { s.Open, s.Agents = true, []string{"bob"} })
+		s := hourly(func(s *signals.Schedule) { s.Open, s.Agents, s.Title = true, []string{"bob"}, "Hours" })
 		s.Message.Metadata = map[string]any{"ticket": "7"}
 		d, err := s.Delivery(run)
 		require.NoError(t, err)
-		require.Equal(t, signals.Delivery{Namespace: "acme", ThreadID: "t1", Open: true, Agents: []string{"bob"}, Post: d.Post}, d)
+		require.Equal(t, signals.Delivery{Namespace: "acme", ThreadID: "t1", Open: true, Agents: []string{"bob"}, Title: "Hours", Post: d.Post}, d)
 		require.Equal(t, run.EventID(), d.Post.ID)
 		require.Equal(t, event.TypeMessage, d.Post.Type)
 		require.JSONEq(t, `{"threadId":"t1","senderId":"schedule","senderType":"user","content":"the hour is over",

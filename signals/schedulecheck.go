@@ -46,7 +46,10 @@ func (s Schedule) Validate() error {
 	if len(s.Agents) > 0 && !s.Open {
 		return event.FieldErrorf("agents", "require open: they are the agents of a thread that the schedule opens")
 	}
-	if err := checkNames("agents", s.Agents, MaxPostAgents); err != nil {
+	if s.Title != "" && !s.Open {
+		return event.FieldErrorf("title", "requires open: it is the title of a thread that the schedule opens")
+	}
+	if err := validateThread(s.Agents, s.Title, nil); err != nil {
 		return err
 	}
 	// Any run will do: posts of different runs differ only in ids and times.

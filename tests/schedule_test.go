@@ -267,12 +267,15 @@ func scheduleFails(t *testing.T, w *harness.Harness) {
 	require.Equal(t, "failed", run.Status)
 	require.Contains(t, run.Error, "no such thread; a schedule with open makes it")
 
-	run = ends(scheduled(w, "somewhere", paused(true), func(s *signals.Schedule) { s.Agents = []string{"assistant"} }))
+	run = ends(scheduled(w, "somewhere", paused(true), func(s *signals.Schedule) {
+		s.Agents, s.Title = []string{"assistant"}, "Ticking"
+	}))
 	require.Equal(t, "completed", run.Status)
 	require.Equal(t, run.EventID, awaitTicks(w, "somewhere", 1)[0].ID)
 	state, err := w.Threads.State(w.Ctx(), "somewhere")
 	require.NoError(t, err)
 	require.Equal(t, []string{"assistant"}, state.Agents)
+	require.Equal(t, "Ticking", state.Title)
 }
 
 func scheduleEvent(t *testing.T, w *harness.Harness) {

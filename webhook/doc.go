@@ -25,7 +25,7 @@
 //     boolean.
 //
 // A field that is missing in the request is an error that names it: with an empty value instead,
-// the event might reach the wrong thread.
+// the event might reach the wrong thread. Only a title may lack its fields.
 //
 // # Bodies
 //

@@ -119,6 +119,10 @@ type Event struct {
 	// rejected. Without Agents, the thread has the default agent.
 	Open   bool
 	Agents []string
+
+	// Title is the title of a thread that is opened: one line, cut off after 400 bytes. If the request
+	// lacks a field of it, the thread has none. Default: one is generated, if the server generates titles.
+	Title string
 }
 
 // Secret is a string that is hidden when it is printed, logged or encoded.

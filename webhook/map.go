@@ -48,6 +48,24 @@ func (s Endpoint) Map(header http.Header, body []byte) (e event.EnvEvent, thread
 	return e, threadID, valid(e)
 }
 
+// Start returns the input of the thread that the event of a request opens, if the endpoint opens threads.
+func (s Endpoint) Start(header http.Header, body []byte) signals.Start {
+	start := signals.Start{Agents: s.Event.Agents}
+	if s.Event.Title == "" {
+		return start
+	}
+	r := request{source: s.Name, header: header}
+	var err error
+	if r.body, err = decode(header, body); err != nil {
+		return start
+	}
+	// The event matters more than how its thread is called.
+	if title, err := r.fill("event.title", s.Event.Title); err == nil {
+		start.Title = event.ShortLine(title, signals.MaxTitle-len("…"))
+	}
+	return start
+}
+
 // valid is e.Validate with errors about the fields of [Event].
 func valid(e event.EnvEvent) error {
 	var field *event.FieldError

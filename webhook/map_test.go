@@ -53,6 +53,30 @@ func TestMap(t *testing.T) {
 	})
 }
 
+func TestStart(t *testing.T) {
+	start := func(title, body string) signals.Start {
+		s := mapped(webhook.SchemeGitHub, webhook.Event{Type: "x", Thread: "t", Open: true, Agents: []string{"bob"}, Title: title})
+		require.NoError(t, s.Validate())
+		start := s.Start(headers(map[string]string{"X-Kind": "alarm"}), []byte(body))
+		require.NoError(t, start.Validate())
+		require.Equal(t, []string{"bob"}, start.Agents)
+		return start
+	}
+	require.Empty(t, start("", push).Title)
+	require.Equal(t, "acme/shop: alarm", start("{payload.repository.full_name}: {header.X-Kind}", push).Title)
+	for _, c := range []struct{ body, want string }{
+		{`{"t":" Fix\nthe\u202e build\u0000 "}`, "Fix the build"},
+		{`{"t":"` + strings.Repeat("é", 300) + `"}`, strings.Repeat("é", 198) + "…"},
+		{`{"t":7}`, "7"},
+		{`{"t":" \u200b"}`, ""},
+		{`{"other":1}`, ""}, // the event arrives without it
+		{`{"t":{}}`, ""},
+		{`{"t":"a","t":"b"}`, ""}, // no event
+	} {
+		require.Equal(t, c.want, start("{payload.t}", c.body).Title, c.body)
+	}
+}
+
 func TestTemplates(t *testing.T) {
 	header := headers(map[string]string{"X-Kind": "alarm", "X-Empty": ""})
 	for _, c := range []struct{ template, want string }{

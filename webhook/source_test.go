@@ -61,6 +61,8 @@ func TestValidate(t *testing.T) {
 		{func(s *webhook.Endpoint) { s.Event.Timestamp = "1700000000" }, "event.timestamp: is the same for all requests"},
 		{func(s *webhook.Endpoint) { s.Event.Payload = "x{payload.a}" }, "event.payload: must be a single field of the body"},
 		{func(s *webhook.Endpoint) { s.Event.Payload = "{header.X}" }, "event.payload: must be a single field of the body"},
+		{func(s *webhook.Endpoint) { s.Event.Title = "x" }, "event.title: is that of threads that are opened"},
+		{func(s *webhook.Endpoint) { s.Event.Open, s.Event.Title = true, "{title}" }, "event.title: has {title}: write {payload.path.to.field}"},
 		{func(s *webhook.Endpoint) { s.Event.Agents = []string{"a"} }, "event.agents: are those of threads that are opened"},
 		{func(s *webhook.Endpoint) { s.Event.Open, s.Event.Agents = true, []string{"a", "b c"} }, `event.agents[1]: "b c" must be`},
 	} {

@@ -81,7 +81,13 @@ func (t template) varies() bool {
 func (e Event) check(m *mistakes) {
 	parsed := map[string]template{}
 	for _, f := range []struct{ field, text string }{
-		{"type", e.Type}, {"thread", e.Thread}, {"id", e.ID}, {"envName", e.EnvName}, {"payload", e.Payload}, {"timestamp", e.Timestamp},
+		{"type", e.Type},
+		{"thread", e.Thread},
+		{"id", e.ID},
+		{"envName", e.EnvName},
+		{"payload", e.Payload},
+		{"timestamp", e.Timestamp},
+		{"title", e.Title},
 	} {
 		t, err := parse(f.text)
 		if err != nil {
@@ -107,7 +113,7 @@ func (e Event) check(m *mistakes) {
 	if t, ok := parsed["payload"]; ok && len(t) > 0 && (len(t) > 1 || !payloadForm.MatchString(t[0].field)) {
 		m.add("event.payload", "must be a single field of the body, such as {payload.data.object}")
 	}
-	e.checkAgents(m)
+	e.checkStart(m)
 }
 
 // checkType validates a type that is the same for all requests.
@@ -118,7 +124,10 @@ func checkType(m *mistakes, typ string) {
 	}
 }
 
-func (e Event) checkAgents(m *mistakes) {
+func (e Event) checkStart(m *mistakes) {
+	if e.Title != "" && !e.Open {
+		m.add("event.title", "is that of threads that are opened: set open as well, or remove it")
+	}
 	if len(e.Agents) > 0 && !e.Open {
 		m.add("event.agents", "are those of threads that are opened: set open as well, or remove them")
 	}

@@ -6,9 +6,9 @@ import { backOff, whole } from "./streams.js";
 /** @import { AgentSubscriber, HttpAgentConfig, RunAgentParameters, RunAgentResult } from "@ag-ui/client" */
 /** @import { APIError, Client } from "./threadmill.js" */
 
-/** @typedef {{ client: Client, sender?: string, agents?: string[] } & Omit<HttpAgentConfig, "url" | "headers" | "fetch">} ThreadAgentConfig
- * client: it has the address and the token. sender: who writes and decides, without API keys; a decision needs a name. agents: those of a
- * thread that is new; default: the default agent. threadId: the thread, which is opened with the first message.
+/** @typedef {{ client: Client, sender?: string, agents?: string[], title?: string } & Omit<HttpAgentConfig, "url" | "headers" | "fetch">} ThreadAgentConfig
+ * client: it has the address and the token. sender: who writes and decides, without API keys; a decision needs a name. agents, title: those of a
+ * thread that is new; default: the default agent, and a title that is generated, if at all. threadId: the thread, which is opened with the first message.
  */
 
 /**
@@ -17,7 +17,7 @@ import { backOff, whole } from "./streams.js";
  */
 export class ThreadAgent extends HttpAgent {
   /** @param {ThreadAgentConfig} config */
-  constructor({ client, sender, agents, ...config }) {
+  constructor({ client, sender, agents, title, ...config }) {
     super({
       ...config,
       url: `${client.baseURL}/v1/ag-ui`,
@@ -37,7 +37,7 @@ export class ThreadAgent extends HttpAgent {
       },
     });
     this.client = client;
-    this.forwardedProps = { sender, agents };
+    this.forwardedProps = { sender, agents, title };
     /** What abortRun() ends: all attempts. @type {AbortController} */
     this.following = new AbortController();
   }

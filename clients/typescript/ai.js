@@ -16,6 +16,7 @@ export { ConnectionError };
  * @typedef {object} ThreadTransportOptions
  * @property {Client} client It has the address and the token.
  * @property {string[]} [agents] The agents of a thread that is new. Default: the default agent.
+ * @property {string} [title] The title of a thread that is new.
  * @property {string[]} [tools] The tools of the frontend: their parts are tool-<name>. Those of all others are dynamic-tool.
  * @property {string} [sender] Who writes and decides, without API keys. A decision needs a name. Default: user.
  * @property {6 | 7} [version] The major version of ai. Default: 7.
@@ -40,11 +41,11 @@ const answered = new Set();
  */
 export class ThreadTransport extends DefaultChatTransport {
   /** @param {ThreadTransportOptions} options */
-  constructor({ client, agents, tools, sender, version = 7, body }) {
+  constructor({ client, agents, title, tools, sender, version = 7, body }) {
     super({
       api: `${client.baseURL}/v1/chat`,
       headers: () => client.authorization(),
-      body: { ...body, agents, tools, sender, version },
+      body: { ...body, agents, title, tools, sender, version },
       fetch: /** @type {typeof fetch} */ (
         async (url, init) => {
           let response;

@@ -92,7 +92,7 @@ func post(r *redact.Redactor, p signals.Post) signals.Post {
 }
 
 func schedule(r *redact.Redactor, s signals.Schedule) signals.Schedule {
-	s.Note = r.Text(s.Note)
+	s.Note, s.Title = r.Text(s.Note), r.Text(s.Title)
 	if s.Message != nil {
 		m := message(r, *s.Message)
 		s.Message = &m

@@ -39,6 +39,7 @@ type runInput struct {
 
 type runProps struct {
 	Agents []string `json:"agents,omitempty" maxItems:"100" doc:"The agents of a new thread. Default: the default agent"`
+	Title  string   `json:"title,omitempty" doc:"The title of a new thread, at most 400 bytes. Default: one is generated, if the server generates titles"`
 	Sender string   `json:"sender,omitempty" doc:"Who writes or decides, without API keys. A decision needs a name. Default: user"`
 	Limit  int      `json:"limit,omitempty" minimum:"1" maximum:"200" doc:"Of connecting: the most messages of people and answers in the snapshot. Default: 50"`
 	PostOptions
@@ -407,7 +408,7 @@ func (h *aguiHandlers) start(ctx context.Context, in *runInput, m runMessage) (*
 	if err := h.prepare(ctx, in.ThreadID, &post, options); err != nil {
 		return nil, err
 	}
-	at, err := h.post(ctx, in.ThreadID, in.Props.Agents, post)
+	at, err := h.post(ctx, in.ThreadID, signals.Start{Agents: in.Props.Agents, Title: in.Props.Title}, post)
 	if err != nil {
 		return nil, err
 	}

@@ -57,6 +57,7 @@ type chatRequest struct {
 	Trigger   string        `json:"trigger,omitempty" enum:"submit-message,regenerate-message" doc:"What the client wants. Default: submit-message"`
 	MessageID string        `json:"messageId,omitempty" doc:"The message that is answered again, or that goes on"`
 	Agents    []string      `json:"agents,omitempty" maxItems:"100" doc:"The agents of a new thread. Default: the default agent"`
+	Title     string        `json:"title,omitempty" doc:"The title of a new thread, at most 400 bytes. Default: one is generated, if the server generates titles"`
 	Tools     []string      `json:"tools,omitempty" maxItems:"256" doc:"The tools whose parts are tool-<name>. Those of others are dynamic-tool"`
 	Sender    string        `json:"sender,omitempty" doc:"Who writes or decides, without API keys. A decision needs a name. Default: user"`
 	Again     bool          `json:"again,omitempty" doc:"With the trigger regenerate-message: whether a message that was answered is posted again. Default: the answer is shown, since a client whose connection was cut cannot know that there is one"`
@@ -277,7 +278,7 @@ func (h *chatHandlers) say(ctx context.Context, body *chatRequest, id, content s
 	if err := h.prepare(ctx, body.ID, &post, options); err != nil {
 		return nil, err
 	}
-	at, err := h.post(ctx, body.ID, body.Agents, post)
+	at, err := h.post(ctx, body.ID, signals.Start{Agents: body.Agents, Title: body.Title}, post)
 	if err != nil {
 		return nil, err
 	}
@@ -286,16 +287,19 @@ func (h *chatHandlers) say(ctx context.Context, body *chatRequest, id, content s
 
 // post posts a message, and opens the thread if there is none. It returns the thread's end before
 // the message.
-func (h *chatHandlers) post(ctx context.Context, id string, agents []string, post signals.Post) (feed.Cursor, error) {
+func (h *chatHandlers) post(ctx context.Context, id string, start signals.Start, post signals.Post) (feed.Cursor, error) {
 	within, cancel := h.answer(ctx)
 	defer cancel()
 	thread, err := h.store.Thread(ctx, h.key(id))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		if err := h.checkAgents(ctx, "agents", agents); err != nil {
+		if err := h.checkAgents(ctx, "agents", start.Agents); err != nil {
 			return feed.Cursor{}, err
 		}
-		if err = h.threads.Open(within, id, signals.Start{Agents: agents}, &post); err == nil || !errors.Is(err, signals.ErrThreadExists) {
+		if err := refuseField("title", start.Validate()); err != nil {
+			return feed.Cursor{}, err
+		}
+		if err = h.threads.Open(within, id, start, &post); err == nil || !errors.Is(err, signals.ErrThreadExists) {
 			return feed.Cursor{}, err
 		}
 	case err != nil:

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -40,6 +41,33 @@ func TestChatJoinsBeginning(t *testing.T) {
 				assert.NotContains(t, string(text), "RUN_ERROR")
 			})
 		}
+	}
+}
+
+// TestChatTitle: a chat that opens a thread gives it a title, which is checked and is nothing to a thread that exists.
+func TestChatTitle(t *testing.T) {
+	chat := func(title string) object {
+		return object{"id": "t1", "title": title, "messages": []object{{"id": "m", "role": "user", "parts": []object{{"type": "text", "text": "hello"}}}}}
+	}
+	run := func(title string) object {
+		message := object{"id": "m", "role": "user", "content": "hello"}
+		return object{"threadId": "t1", "runId": "r", "messages": []object{message}, "forwardedProps": object{"title": title}}
+	}
+	for path, body := range map[string]func(title string) object{"/v1/chat": chat, "/v1/ag-ui": run} {
+		w := newWorld(t, func(c *server.Config) { c.Heartbeat, c.WaitLimit = 10*time.Millisecond, 50*time.Millisecond })
+		for title, why := range map[string]string{
+			"a\nb": "title: contains U+000A", " \u200b": "title: has no visible characters", strings.Repeat("é", 201): "title: is 402 bytes, must be at most 400",
+		} {
+			got := w.call("POST", path, body(title)).ok(t, http.StatusUnprocessableEntity)
+			assert.Contains(t, got.text, why, path)
+		}
+		require.Empty(t, w.threads.opens)
+		w.call("POST", path, body("Greetings")).ok(t, http.StatusOK)
+		require.Len(t, w.threads.opens, 1)
+		assert.Equal(t, "Greetings", w.threads.opens[0].Title, path)
+		w.put("t1", said("hello"))
+		w.threads.postUpdate = func() error { return signals.ErrFull }
+		w.call("POST", path, body("Something else\n")).ok(t, http.StatusTooManyRequests) // it reaches the thread
 	}
 }
 

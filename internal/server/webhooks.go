@@ -81,6 +81,7 @@ type Webhook struct {
 	EventID   string   `json:"eventId,omitempty" doc:"Template of the event's id. Default: the sender's id, or one that is derived from the body"`
 	Open      bool     `json:"open,omitempty" doc:"Whether an event opens a thread that does not exist"`
 	Agents    []string `json:"agents,omitempty" doc:"The agents of a thread that it opens"`
+	Title     string   `json:"title,omitempty" doc:"Template of the title of a thread that it opens. The title is one line, cut off after 400 bytes; without a field that the template names, there is none"`
 }
 
 type webhooksOutput struct {
@@ -95,7 +96,7 @@ func (h *webhookHandlers) listWebhooks(context.Context, *struct{}) (*webhooksOut
 	for _, e := range h.all() {
 		w := Webhook{
 			Name: e.Name, Path: "/v1/webhooks/" + e.Name, Signature: string(e.Signature.Scheme), Secrets: len(e.Secrets),
-			Type: e.Event.Type, Thread: e.Event.Thread, EventID: e.Event.ID, Open: e.Event.Open, Agents: e.Event.Agents,
+			Type: e.Event.Type, Thread: e.Event.Thread, EventID: e.Event.ID, Open: e.Event.Open, Agents: e.Event.Agents, Title: e.Event.Title,
 		}
 		if e.Unsigned {
 			w.Signature = "unsigned"
@@ -137,7 +138,7 @@ func (h *webhookHandlers) receiveWebhook(ctx context.Context, in *webhookInput) 
 	within, cancel := h.answer(ctx)
 	defer cancel()
 	out, err := h.threads.Publish(within, threadID, e, threadclient.PublishOptions{
-		Open: source.Event.Open, Start: signals.Start{Agents: source.Event.Agents},
+		Open: source.Event.Open, Start: source.Start(in.header, in.RawBody),
 	})
 	if errors.Is(err, signals.ErrThreadErased) {
 		// Another answer would make the sender repeat the request.

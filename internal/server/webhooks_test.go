@@ -170,10 +170,12 @@ func TestWebhookOfASilentThread(t *testing.T) {
 
 func TestWebhookThatOpensThreads(t *testing.T) {
 	opening := github
-	opening.Event.Open, opening.Event.Agents = true, []string{"bot"}
+	opening.Event.Open, opening.Event.Agents, opening.Event.Title = true, []string{"bot"}, "{payload.repository.full_name} by {source}"
 	h := newHooked(t, opening)
 	require.Equal(t, http.StatusAccepted, h.deliver(pushed).status)
-	require.Equal(t, threadclient.PublishOptions{Open: true, Start: signals.Start{Agents: []string{"bot"}}}, h.publishing.got[0].options)
+	require.Equal(t, threadclient.PublishOptions{Open: true, Start: signals.Start{Agents: []string{"bot"}, Title: "acme/shop by github"}}, h.publishing.got[0].options)
+	listed := h.call("GET", "/v1/webhooks", nil).ok(t, http.StatusOK).body["webhooks"].([]any)[0].(object)
+	require.Equal(t, "{payload.repository.full_name} by {source}", listed["title"])
 }
 
 func TestWebhookRefusals(t *testing.T) {

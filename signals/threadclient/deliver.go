@@ -19,5 +19,5 @@ func (c *Client) Deliver(ctx context.Context, d signals.Delivery) (signals.PostR
 		return out, err
 	}
 	// The thread does not exist, or its workflow failed and can be started again.
-	return in.PostOrOpen(ctx, d.ThreadID, signals.Start{Agents: d.Agents}, d.Post)
+	return in.PostOrOpen(ctx, d.ThreadID, signals.Start{Agents: d.Agents, Title: d.Title}, d.Post)
 }

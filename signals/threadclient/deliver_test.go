@@ -24,7 +24,7 @@ func TestDeliver(t *testing.T) {
 		require.NoError(t, err)
 		return d
 	}
-	open := func(s *signals.Schedule) { s.Open, s.Agents = true, []string{"bob"} }
+	open := func(s *signals.Schedule) { s.Open, s.Agents, s.Title = true, []string{"bob"}, "Hours" }
 	workflowID := signals.WorkflowID("other", "t1")
 	// posts lets update "post" answer with err.
 	posts := func(m *mocks.Client, err error) *client.UpdateWorkflowOptions {
@@ -70,7 +70,7 @@ func TestDeliver(t *testing.T) {
 		gone(m)
 		d := delivery(t, open)
 		var posted signals.Post
-		opens(t, m, workflowID, signals.Start{Agents: []string{"bob"}}, &posted, nil)
+		opens(t, m, workflowID, signals.Start{Agents: []string{"bob"}, Title: "Hours"}, &posted, nil)
 		out, err := c.Deliver(t.Context(), d)
 		require.NoError(t, err)
 		require.Equal(t, signals.PostResult{EventID: run.EventID(), Status: signals.PostQueued}, out)
@@ -82,7 +82,7 @@ func TestDeliver(t *testing.T) {
 		m.On("DescribeWorkflowExecution", mock.Anything, workflowID, "").Return(&workflowservice.DescribeWorkflowExecutionResponse{
 			WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED},
 		}, nil).Once()
-		opens(t, m, workflowID, signals.Start{Agents: []string{"bob"}}, &signals.Post{}, serviceerror.NewWorkflowExecutionAlreadyStarted("closed", "", ""))
+		opens(t, m, workflowID, signals.Start{Agents: []string{"bob"}, Title: "Hours"}, &signals.Post{}, serviceerror.NewWorkflowExecutionAlreadyStarted("closed", "", ""))
 		_, err := c.Deliver(t.Context(), delivery(t, open))
 		require.ErrorIs(t, err, signals.ErrThreadClosed)
 	})

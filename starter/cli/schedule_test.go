@@ -89,7 +89,7 @@ func TestScheduleAdd(t *testing.T) {
 	t.Run("a message, with everything", func(t *testing.T) {
 		code, out, errs := w.run("", "schedule", "add", "t1", "--id", "standup", "--cron", "0 9 * * 1-5", "--cron", "@daily", "--timezone", "Europe/Berlin",
 			"--every", "90m", "--offset", "5m", "--jitter", "30s", "--start", "2026-01-02T08:00:00+01:00", "--end", "2027-01-01T00:00:00Z", "--runs", "7",
-			"--missed", "all", "-m", "What is on today?", "--as", "ann", "--metadata", "team=a=b", "--open", "--agent", "bob", "--paused", "--note", "for the team")
+			"--missed", "all", "-m", "What is on today?", "--as", "ann", "--metadata", "team=a=b", "--open", "--agent", "bob", "--title", "Standup", "--paused", "--note", "for the team")
 		require.Equal(t, exitOK, code, errs)
 		require.Equal(t, "standup\n", out)
 		require.Equal(t, "it runs next at 2026-01-02 08:00:00\n", errs)
@@ -102,7 +102,7 @@ func TestScheduleAdd(t *testing.T) {
 			Every: signals.Duration(90 * time.Minute), Offset: signals.Duration(5 * time.Minute), Jitter: signals.Duration(30 * time.Second),
 			StartAt: begin, EndAt: time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC), Remaining: 7, Missed: signals.MissedAll,
 			Message: &event.NewMessage{SenderID: "ann", Content: "What is on today?", Metadata: map[string]any{"team": "a=b"}},
-			Open:    true, Agents: []string{"bob"}, Paused: true, Note: "for the team",
+			Open:    true, Agents: []string{"bob"}, Title: "Standup", Paused: true, Note: "for the team",
 		}, w.schedules.made[0])
 	})
 	t.Run("an event, from stdin", func(t *testing.T) {

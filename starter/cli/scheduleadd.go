@@ -77,6 +77,7 @@ func (s *scheduling) addFlags(f *pflag.FlagSet) {
 	f.StringArrayVar(&s.metadata, "metadata", nil, "key=value kept with the message or event (repeatable)")
 	f.BoolVar(&s.Open, "open", false, "open the thread if it does not exist")
 	f.StringArrayVar(&s.Agents, "agent", nil, "agent that takes part in a thread that --open opens (repeatable; default: the server's first)")
+	f.StringVar(&s.Title, "title", "", "title of a thread that --open opens")
 	f.BoolVar(&s.Paused, "paused", false, "do not begin before it is resumed")
 	f.StringVar(&s.Note, "note", "", "what the schedule is for")
 	f.BoolVar(&s.replace, "replace", false, "replace the schedule of that id as a whole")

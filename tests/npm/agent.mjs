@@ -87,11 +87,12 @@ await detached.stop();
 await again;
 assert.deepEqual(view(detached.messages), await loaded("detached"));
 
-const fresh = new ThreadAgent({ client: new Client({ baseURL: base }), threadId: "fresh", sender: "ann" });
+const fresh = new ThreadAgent({ client: new Client({ baseURL: base }), threadId: "fresh", sender: "ann", title: "Greetings" });
 await fresh.connectAgent();
 assert.deepEqual(fresh.messages, [], "a thread that does not exist yet has nothing");
 await say(fresh, "hello");
 assert.deepEqual(view(fresh.messages), await loaded("fresh"));
+assert.equal((await fresh.client.thread("fresh")).title, "Greetings");
 
 const left = new ThreadAgent({ client: new Client({ baseURL: base, fetch: () => Promise.reject(new TypeError("fetch failed")) }), threadId: "left" });
 const waiting = left.connectAgent();

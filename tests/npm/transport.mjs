@@ -24,13 +24,13 @@ class State {
 
 /** A chat of the AI SDK, which counts what it posts. */
 class Chat extends AbstractChat {
-  constructor({ id, messages = [], client = new Client({ baseURL: base }), tools, body, ...options }) {
+  constructor({ id, messages = [], client = new Client({ baseURL: base }), tools, body, title, ...options }) {
     const posts = [];
     const counting = Object.assign(Object.create(client), { fetch: (url, init) => {
       if (init?.method === "POST") posts.push(JSON.parse(init.body));
       return client.fetch(url, init);
     } });
-    super({ id, state: new State(messages), sendAutomaticallyWhen, transport: new ThreadTransport({ client: counting, sender: "ann", version: Number(version), tools, body }), ...options });
+    super({ id, state: new State(messages), sendAutomaticallyWhen, transport: new ThreadTransport({ client: counting, sender: "ann", version: Number(version), tools, body, title }), ...options });
     this.posts = posts;
   }
 }
@@ -75,11 +75,12 @@ const scenarios = {
   },
 
   async reply() {
-    const c = new Chat({ id: "reply" });
+    const c = new Chat({ id: "reply", title: "Greetings" });
     assert.deepEqual(await loadMessages(plain, "reply"), [], "a thread that does not exist has no messages");
     await c.sendMessage({ text: "hello" });
     assert.equal(text(c.lastMessage), "hello");
     assert.equal(c.posts[0].sender, "ann");
+    assert.equal((await plain.thread("reply")).title, "Greetings");
     const loaded = await loadMessages(plain, "reply");
     assert.equal(loaded[0].metadata.sender, "ann");
     await fresh(c);

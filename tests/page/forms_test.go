@@ -231,6 +231,7 @@ func TestPageScheduleForm(t *testing.T) {
 	require.Equal(t, []any{"What is on today?", "Europe/Berlin", true}, []any{made.Message.Content, made.Timezone, made.Open})
 
 	p.Click("tm-schedules a", "Edit")
+	write(p, "#field-title", "Standup")
 	write(p, "#field-message-content", "What is new?")
 	other := made.Schedule
 	other.Cron, other.Note = nil, "every hour now"
@@ -246,7 +247,7 @@ func TestPageScheduleForm(t *testing.T) {
 	now, err := w.Threads.Schedule(w.Ctx(), "standup")
 	require.NoError(t, err)
 	require.Equal(t, &event.NewMessage{Content: "What is new?", SenderID: made.Message.SenderID, SenderType: made.Message.SenderType}, now.Message)
-	require.Equal(t, "every hour now", now.Note)
+	require.Equal(t, []string{"every hour now", "Standup"}, []string{now.Note, now.Title})
 	require.Empty(t, now.Cron)
 }
 

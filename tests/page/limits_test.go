@@ -87,6 +87,7 @@ func TestPageLimits(t *testing.T) {
 	set(".approval input[name=reason]", "", "é", limits["reason"]/2)
 	p.Click(".approval form button", "Deny")
 	p.Sees(".line", "Denied by ann: éé")
+	p.Until(`document.querySelector(".approval") === null`)
 
 	// A new thread.
 	p.Do(chromedp.Navigate(w.API.URL + "/#/new"))

@@ -8,6 +8,9 @@
  */
 export const lineAddress = (thread, key, place) => `#/threads/${[thread, key, ...(place === undefined ? [] : [place])].map(encodeURIComponent).join("/")}`;
 
+/** What an address leads to. In threads, the rest of it is a line of the same thread, or a view of the list beside it. @param {string} address */
+export const placeOf = (address) => /#\/(threads\/[^/?]+|new(?=\?|$))/.exec(address)?.[0] ?? address;
+
 /** @param {string} path @param {Record<string, string | string[] | undefined>} [query] What is empty is left out. */
 function address(path, query = {}) {
   const params = new URLSearchParams();

@@ -205,6 +205,7 @@ function askKey(error) {
   bar.inert = panes.inert = true;
   const done = () => {
     bar.inert = panes.inert = false;
+    states.clear(); // streams that were refused begin again
     start();
   };
   document.body.append(h("tm-sign-in", { error, done }));
@@ -333,8 +334,11 @@ async function start() {
   inbox = /** @type {Inbox} */ (h("tm-inbox"));
   fill(list, inbox);
   path = undefined;
-  shown = undefined; // the streams of a thread have ended with the key
-  if (!unsaved()) show();
+  if (unsaved()) document.dispatchEvent(new CustomEvent("signed-in"));
+  else {
+    shown = undefined; // the streams of a thread have ended with the key
+    show();
+  }
   watchHealth();
 }
 

@@ -3,12 +3,13 @@
 import { askerOf } from "./asker.js";
 import { Attention, READING } from "./attention.js";
 import { callView } from "./callview.js";
+import { CardEnd } from "./cardend.js";
 import { counter } from "./counter.js";
 import { diff } from "./diff.js";
 import { ago, button, fill, h, notify, pretty, time } from "./dom.js";
 import { isExact, parseExact } from "./exactjson.js";
 import { keysAreOn } from "./keyboard.js";
-import { myName, person } from "./person.js";
+import { myName } from "./person.js";
 import { client, may, server } from "./session.js";
 import { samePerson } from "./timeline.js";
 
@@ -44,14 +45,21 @@ export class ApprovalCard extends HTMLElement {
   #held = "";
   /** Whether the person fills in a form, which a change of the votes leaves alone. */
   #writing = false;
+  /** Whether what is in the form differs from what was there at first. */
+  #typed = () => false;
   #decided = false;
-  #sending = false;
-  /** Whether the call was decided elsewhere while the person filled in a form. */
-  #over = false;
   /** Whether the call was asked again while the person filled in a form, and the person has not said that the text is meant for it. */
   #changed = false;
   /** Opens the form again for the call as it is now, with what was typed. */
   #again = () => {};
+  place = h("div", { class: "choice" });
+  #end = new CardEnd({
+    element: this,
+    choices: this.place,
+    typed: () => this.#writing && this.#typed(),
+    writes: () => this.#writing,
+    forget: () => (this.#writing = false),
+  });
 
   constructor() {
     super();
@@ -59,9 +67,6 @@ export class ApprovalCard extends HTMLElement {
     this.call = h("div");
     this.news = h("div", { class: "news", role: "alert", hidden: true });
     this.facts = h("dl", { class: "facts" });
-    this.place = h("div", { class: "choice" });
-    this.refusal = h("p", { class: "error", role: "alert", hidden: true });
-    this.ending = h("span");
     this.addEventListener("keydown", (e) => this.#key(e));
     this.addEventListener("keyup", (e) => {
       if (e.key === this.#held) this.#held = "";
@@ -98,7 +103,7 @@ export class ApprovalCard extends HTMLElement {
   show(request) {
     const before = this.#request;
     this.#request = request;
-    if (this.#over) this.#reopen();
+    this.#end.reopen();
     if (before && isSame(before, request)) return this.#showState();
     this.#attention.restart();
     this.setAttribute("aria-label", `Approval of ${request.toolName}`);
@@ -113,9 +118,8 @@ export class ApprovalCard extends HTMLElement {
     );
     fill(this.call, asker && h("p", { class: "reason" }, asker), callView(request.toolName, request.arguments).element);
     // What is in the document already stays there: it may have the focus.
-    if (!before) fill(this, this.head, this.call, this.news, this.facts, this.place, this.refusal);
+    if (!before) fill(this, this.head, this.call, this.news, this.facts, this.place, this.#end);
     this.#decided = false;
-    this.#sending = false;
     this.classList.remove("decided");
     if (before && this.#writing) this.#tellChange(before);
     this.#showState();
@@ -124,7 +128,7 @@ export class ApprovalCard extends HTMLElement {
 
   /** Whether it has something that would be lost with it. */
   get open() {
-    return this.#writing;
+    return this.#end.keeps;
   }
 
   /** Says that the call is another one than the person was writing about. What they typed counts for it once they say so. @param {ApprovalRequest} before */
@@ -160,7 +164,7 @@ export class ApprovalCard extends HTMLElement {
 
   /** Shows the buttons of a form that can do something now. */
   #showButtons() {
-    for (const control of this.place.querySelectorAll("button")) control.hidden = this.#over || (this.#changed && !control.matches(".cancel"));
+    for (const control of this.place.querySelectorAll("button")) control.hidden = this.#changed && !control.matches(".cancel");
   }
 
   /**
@@ -168,38 +172,9 @@ export class ApprovalCard extends HTMLElement {
    * @param {string} how @returns {boolean} Whether there is anything to keep.
    */
   end(how) {
-    if (!this.#writing || this.#sending) return false;
-    if (!this.#over) {
-      this.#over = true;
-      this.#settleChange();
-      this.toggleAttribute("data-kept", true);
-      this.classList.add("decided");
-      this.#showButtons();
-      this.refusal.hidden = false;
-      fill(
-        this.refusal,
-        this.ending,
-        " Nothing that you typed here was sent. ",
-        button("Close", () => this.#dismiss()),
-      );
-    }
-    fill(this.ending, how);
+    if (!this.#end.end(how)) return false;
+    if (this.#changed) this.#settleChange();
     return true;
-  }
-
-  /** Lets the person decide after all: the call was asked again. */
-  #reopen() {
-    this.#over = false;
-    this.removeAttribute("data-kept");
-    this.classList.remove("decided");
-    this.refusal.hidden = true;
-    this.#showButtons();
-  }
-
-  #dismiss() {
-    this.#writing = false;
-    this.dispatchEvent(new CustomEvent("dismissed", { bubbles: true }));
-    this.remove();
   }
 
   get #asked() {
@@ -227,7 +202,7 @@ export class ApprovalCard extends HTMLElement {
       request.expiresAt && [h("dt", null, "Expires"), h("dd", null, ago(request.expiresAt), " (", time(request.expiresAt), ")")],
       [h("dt", null, "Asked"), h("dd", null, time(request.requestedAt))],
     );
-    if (!this.#writing && !this.#decided) this.#menu();
+    if (!this.#writing && !this.#decided && !this.#end.over) this.#menu();
   }
 
   /** Notes a change of what the person sees, and shows once they have had the time to read. @param {() => void} change */
@@ -243,7 +218,7 @@ export class ApprovalCard extends HTMLElement {
     this.toggleAttribute("data-keys", this.#attention.read);
     /** @type {NodeListOf<HTMLButtonElement>} */
     const choices = this.place.querySelectorAll("button[data-key]");
-    if (!this.#sending) for (const choice of choices) choice.disabled = !this.#attention.seen;
+    if (!this.#end.sending) for (const choice of choices) choice.disabled = !this.#attention.seen;
     for (const use of this.news.querySelectorAll("button")) use.disabled = !this.#attention.seen;
   }
 
@@ -292,60 +267,37 @@ export class ApprovalCard extends HTMLElement {
 
   /** @param {Record<string, unknown>} what */
   async #decide(what) {
-    if (this.#over || this.#changed || this.#sending) return;
+    if (this.#changed || this.#decided) return;
     const request = this.#asked;
-    this.#sending = true;
-    this.refusal.hidden = true;
-    this.#enable(false);
-    try {
-      const result = await client.decide(
-        this.threadId,
-        request.toolCallId,
-        /** @type {import("./client/threadmill.js").DecisionRequest} */ ({
-          ...what,
-          by: await person(),
-          round: request.round,
-          digest: request.digest,
-        }),
-      );
-      this.#writing = false;
-      if (!isSame(this.#asked, request)) {
-        // The stream brought the next round before the answer came.
-        this.#settleChange();
-        this.#showState();
-      } else if (result.missing) {
-        notify(`Your approval counts. ${result.missing} more needed.`);
+    const { toolCallId, round, digest } = request;
+    await this.#end.send(
+      (by) => client.decide(this.threadId, toolCallId, /** @type {import("./client/threadmill.js").DecisionRequest} */ ({ ...what, by, round, digest })),
+      ({ missing }) => {
+        if (!isSame(this.#asked, request)) {
+          // The stream brought the next round before the answer came.
+          this.#settleChange();
+          return this.#showState();
+        }
+        if (!missing) {
+          this.#decided = true;
+          return this.#end.decided();
+        }
+        notify(`Your approval counts. ${missing} more needed.`);
         // The stream may have brought the vote before the answer came.
         const votes = this.#asked.votes ?? [];
         if (!votes.some((v) => samePerson(v.by, myName()))) {
           this.#request = { ...this.#asked, votes: [...votes, { by: myName(), at: new Date().toISOString() }] };
         }
-        this.#sending = false;
         this.#showState();
-      } else {
-        this.#decided = true;
-        this.classList.add("decided");
-        fill(this.place);
-      }
-      this.dispatchEvent(new CustomEvent("decided", { bubbles: true, detail: result }));
-    } catch (error) {
-      this.#sending = false;
-      this.#enable(true);
-      this.#showAttention(); // another request may have come meanwhile, which nobody has read
-      if (/** @type {Error} */ (error).name === "AbortError") return;
-      this.refusal.hidden = false;
-      fill(this.refusal, /** @type {Error} */ (error).message);
-    }
+      },
+    );
+    this.#showAttention(); // another request may have come meanwhile, which nobody has read
   }
 
-  /** @param {boolean} is */
-  #enable(is) {
-    for (const control of this.place.querySelectorAll("button")) control.disabled = !is;
-  }
-
-  /** Opens a form in place of the choices. @param {HTMLElement} focus @param {...Node} form */
-  #form(focus, ...form) {
+  /** Opens a form in place of the choices. @param {HTMLElement} focus @param {() => boolean} typed @param {...Node} form */
+  #form(focus, typed, ...form) {
     this.#writing = true;
+    this.#typed = typed;
     fill(this.place, form);
     focus.focus();
   }
@@ -373,6 +325,7 @@ export class ApprovalCard extends HTMLElement {
     const limit = counter(reason, server.limits.reason, { button: send });
     this.#form(
       reason,
+      () => reason.value !== "",
       h(
         "form",
         {
@@ -415,7 +368,7 @@ export class ApprovalCard extends HTMLElement {
     };
     text.addEventListener("input", show);
     show();
-    this.#form(text, text, changes, h("div", { class: "row" }, send, this.#cancel()));
+    this.#form(text, () => text.value !== original, text, changes, h("div", { class: "row" }, send, this.#cancel()));
   }
 
   /** @param {Record<string, unknown>} values @param {Map<string, string>} [typed] The patterns that the person changed. */
@@ -445,22 +398,24 @@ export class ApprovalCard extends HTMLElement {
       globs.map((g) => h("label", null, g.name, g.input)),
       h("div", { class: "row" }, send, this.#cancel()),
     );
-    this.#form(globs[0]?.input ?? send, form);
+    this.#form(globs[0]?.input ?? send, () => changed().size > 0, form);
   }
 
   /** @param {KeyboardEvent} e */
   #key(e) {
     const target = /** @type {HTMLElement} */ (e.target);
-    if (e.key === "Escape" && this.#writing) {
+    if (e.key === "Escape" && this.open) {
       e.stopPropagation();
-      return this.#over ? this.#dismiss() : this.#close();
+      if (this.#end.over) this.#end.dismiss();
+      else if (!this.#end.sending) this.#close();
+      return;
     }
     if (e.repeat && (e.key === this.#held || (e.key === "Enter" && !target.matches("textarea")))) return e.preventDefault();
     if (e.ctrlKey || e.metaKey || e.altKey || target.matches("input, textarea, select")) return;
     const isButton = target.matches("button[data-key]") && (e.key === "Enter" || e.key === " ");
     if (!isButton && !keysAreOn()) return;
     const control = isButton ? target : /** @type {HTMLElement | null} */ (this.place.querySelector(`button[data-key="${CSS.escape(e.key)}"]`));
-    if (!control) return;
+    if (!control || control.hidden) return;
     // The browser would press the button also while the key is held.
     e.preventDefault();
     e.stopPropagation();

@@ -6,6 +6,7 @@ import { isCovered } from "./dialog.js";
 import { button, fill, h } from "./dom.js";
 import { InputCard } from "./input.js";
 import { keysAreOn } from "./keyboard.js";
+import { goTo } from "./leaving.js";
 import { outcomeOf } from "./outcome.js";
 import { renew } from "./renew.js";
 import { may } from "./session.js";
@@ -144,7 +145,11 @@ class Approvals extends HTMLElement {
     });
     this.#entries = ordered(now, this.#entries, this.#kept, this.#by);
     this.#draw();
-    // The card on which the person decided is gone: the next one takes its place.
+    this.#goOn();
+  }
+
+  /** Gives the focus to the card that takes the place of the one on which the person decided, once that is gone. */
+  #goOn() {
     const at = this.#decidedAt;
     if (at < 0 || this.list?.querySelector(".decided:not([data-kept])")) return;
     this.#decidedAt = -1;
@@ -165,8 +170,9 @@ class Approvals extends HTMLElement {
     if (at < 0) return;
     this.#kept.delete(this.#entries[at].key);
     this.#entries = this.#entries.toSpliced(at, 1);
+    this.#decidedAt = at;
     this.#draw();
-    this.#focus(Math.min(at, this.#entries.length - 1));
+    this.#goOn();
   }
 
   /** Puts the cards near the person into the document, and those that have what they typed. */
@@ -277,7 +283,7 @@ class Approvals extends HTMLElement {
     const at = this.#indexOf(document.activeElement);
     if (e.key === "Enter" && !e.repeat && at >= 0 && target.matches(".approval")) {
       e.preventDefault();
-      location.hash = threadAddress(this.#entries[at].threadId);
+      goTo(threadAddress(this.#entries[at].threadId));
       return;
     }
     if ((e.key !== "j" && e.key !== "k") || !keysAreOn()) return;

@@ -1,9 +1,9 @@
 // The card of a call that waits for a connected client. A person can give its result instead.
 
 import { callView } from "./callview.js";
+import { CardEnd } from "./cardend.js";
 import { counter } from "./counter.js";
-import { ago, button, copyButton, fill, h } from "./dom.js";
-import { person } from "./person.js";
+import { ago, button, fill, h } from "./dom.js";
 import { client, may, server } from "./session.js";
 
 /** @import { ClientCall } from "./timeline.js" */
@@ -13,11 +13,9 @@ export class ClientCard {
   #threadId;
   #call;
   #place = h("div", { class: "choice" });
-  #refusal = h("p", { class: "error", role: "alert", hidden: true });
   #text = h("textarea", { rows: 4, class: "code", spellcheck: false, "aria-label": "Result, as text or JSON" });
   #failed = h("input", { type: "checkbox" });
-  #sending = false;
-  #over = false;
+  #end;
 
   /** @param {string} threadId @param {ClientCall} call */
   constructor(threadId, call) {
@@ -30,14 +28,21 @@ export class ClientCard {
       callView(call.toolName, call.arguments).element,
       h("p", { class: "hint" }, "Expires ", ago(call.expiresAt)),
       this.#place,
-      this.#refusal,
     );
+    this.#end = new CardEnd({
+      element: this.element,
+      choices: this.#place,
+      typed: () => this.#text.value !== "",
+      forget: () => (this.#text.value = ""),
+      copy: () => this.#text.value,
+    });
+    this.element.append(this.#end);
     this.#offer();
   }
 
   /** Whether it has something that would be lost with it. */
   get open() {
-    return this.#text.value !== "" && !this.#sending;
+    return this.#end.keeps;
   }
 
   /**
@@ -45,24 +50,7 @@ export class ClientCard {
    * @param {string} how @returns {boolean} Whether there is anything to keep.
    */
   end(how) {
-    if (!this.open) return false;
-    if (this.#over) return true;
-    this.#over = true;
-    this.element.toggleAttribute("data-kept", true);
-    this.element.classList.add("decided");
-    for (const control of this.#place.querySelectorAll("button")) control.hidden = true;
-    this.#refusal.hidden = false;
-    fill(
-      this.#refusal,
-      `${how} Nothing that you typed here was sent. `,
-      copyButton("Copy what you typed", () => this.#text.value),
-      button("Close", () => {
-        this.#text.value = "";
-        this.element.dispatchEvent(new CustomEvent("dismissed", { bubbles: true }));
-        this.element.remove();
-      }),
-    );
-    return true;
+    return this.#end.end(how);
   }
 
   #offer() {
@@ -90,29 +78,14 @@ export class ClientCard {
   }
 
   async #send() {
-    if (this.#sending || this.#over) return;
     const { agent, toolName, toolCallId } = this.#call;
-    this.#refusal.hidden = true;
-    this.#enable(false);
-    try {
-      await client.request("POST /v1/threads/{id}/tool-calls/{toolCallId}/result", {
+    const output = this.#text.value,
+      isError = this.#failed.checked;
+    await this.#end.send((by) =>
+      client.request("POST /v1/threads/{id}/tool-calls/{toolCallId}/result", {
         path: { id: this.#threadId, toolCallId },
-        body: { output: this.#text.value, isError: this.#failed.checked, by: await person(), agent, toolName },
-      });
-      this.element.classList.add("decided");
-      fill(this.#place);
-      this.element.dispatchEvent(new CustomEvent("decided", { bubbles: true }));
-    } catch (error) {
-      this.#enable(true);
-      if (/** @type {Error} */ (error).name === "AbortError") return;
-      this.#refusal.hidden = false;
-      fill(this.#refusal, /** @type {Error} */ (error).message);
-    }
-  }
-
-  /** @param {boolean} is */
-  #enable(is) {
-    this.#sending = !is;
-    for (const control of this.#place.querySelectorAll("button")) control.disabled = !is;
+        body: { output, isError, by, agent, toolName },
+      }),
+    );
   }
 }

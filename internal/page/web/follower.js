@@ -26,7 +26,7 @@ const ASK = 1500;
  * @template E
  */
 export class Follower {
-  #lastEventId = "";
+  lastEventId = "";
   #timer = 0;
   /** @type {AbortController | undefined} */
   #running;
@@ -47,7 +47,7 @@ export class Follower {
 
   /** @param {string} lastEventId */
   start(lastEventId) {
-    this.#lastEventId = lastEventId;
+    this.lastEventId = lastEventId;
     const { signal } = this.#over;
     document.addEventListener("visibilitychange", () => this.#visibility(), { signal });
     addEventListener("pagehide", () => this.#pause(), { signal });
@@ -78,11 +78,11 @@ export class Follower {
     const { signal } = running;
     /** @type {() => Following<E>} */
     const following = () => ({
-      lastEventId: this.#lastEventId,
+      lastEventId: this.lastEventId,
       signal,
       onEvent: (e, id) => {
         if (signal.aborted) return;
-        if (id !== "") this.#lastEventId = id;
+        if (id !== "") this.lastEventId = id;
         this.onEvent(e, id);
       },
       onState: (state, error) => {

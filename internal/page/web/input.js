@@ -1,7 +1,7 @@
 // The card of a call that asks a person for input.
 
-import { button, copyButton, cut, fill, h, pretty, time } from "./dom.js";
-import { person } from "./person.js";
+import { CardEnd } from "./cardend.js";
+import { button, cut, fill, h, pretty, time } from "./dom.js";
 import { client, may } from "./session.js";
 
 /** @import { InputReceived, InputRequest } from "./timeline.js" */
@@ -23,11 +23,8 @@ export class InputCard {
   /** @type {{ question: InputRequest["questions"][number], fields: import("./field.js").Field[] }[]} */
   #fields = [];
   #choices = h("div", { class: "row choice" });
-  #refusal = h("p", { class: "error", role: "alert", hidden: true });
-  #ending = h("span");
   #typed = false;
-  #sending = false;
-  #over = false;
+  #end;
 
   /** @param {string} threadId @param {InputRequest} request */
   constructor(threadId, request) {
@@ -73,8 +70,15 @@ export class InputCard {
         logsIn ? ". The call goes on by itself after the login." : ". Give no passwords: the answer is kept in the thread.",
       ),
       this.#choices,
-      this.#refusal,
     );
+    this.#end = new CardEnd({
+      element: this.element,
+      choices: this.#choices,
+      typed: () => this.#typed,
+      forget: () => (this.#typed = false),
+      copy: () => pretty(this.#contents()),
+    });
+    this.element.append(this.#end);
     void this.#complete(asked, logsIn);
   }
 
@@ -94,8 +98,7 @@ export class InputCard {
         );
       });
     } catch (error) {
-      this.#refusal.hidden = false;
-      return fill(this.#refusal, "The questions could not be loaded: ", /** @type {Error} */ (error).message);
+      return fill(this.#choices, h("p", { class: "error", role: "alert" }, "The questions could not be loaded: ", /** @type {Error} */ (error).message));
     }
     const visits = asked.every(({ question }) => question.kind === "url");
     fill(
@@ -111,7 +114,7 @@ export class InputCard {
 
   /** Whether it has something that would be lost with it. */
   get open() {
-    return this.#typed && !this.#sending;
+    return this.#end.keeps;
   }
 
   /**
@@ -119,27 +122,7 @@ export class InputCard {
    * @param {string} how @returns {boolean} Whether there is anything to keep.
    */
   end(how) {
-    if (!this.open) return false;
-    if (!this.#over) {
-      this.#over = true;
-      this.element.toggleAttribute("data-kept", true);
-      this.element.classList.add("decided");
-      fill(
-        this.#choices,
-        copyButton("Copy what you typed", () => pretty(this.#contents())),
-        button("Close", () => this.#dismiss()),
-      );
-      this.#refusal.hidden = false;
-      fill(this.#refusal, this.#ending, " Nothing that you typed here was sent.");
-    }
-    fill(this.#ending, how);
-    return true;
-  }
-
-  #dismiss() {
-    this.#typed = false;
-    this.element.dispatchEvent(new CustomEvent("dismissed", { bubbles: true }));
-    this.element.remove();
+    return this.#end.end(how);
   }
 
   /** What the forms have, by question. */
@@ -153,32 +136,13 @@ export class InputCard {
 
   /** @param {"accept" | "decline"} action */
   async #send(action) {
-    if (this.#over || this.#sending || !may("post")) return;
+    if (!may("post")) return;
     const { toolCallId, round, questions } = this.#request;
-    this.#refusal.hidden = true;
-    this.#sending = true;
-    this.#enable(false);
     const contents = this.#contents();
     /** @type {import("./client/api.js").components["schemas"]["InputAnswers"]["answers"]} */
     const answers = {};
     for (const { id } of questions) answers[id] = action === "accept" && contents[id] ? { action, content: contents[id] } : { action };
-    try {
-      const result = await client.answerInput(this.#threadId, toolCallId, { round, answers, by: await person() });
-      this.element.classList.add("decided");
-      fill(this.#choices);
-      this.element.dispatchEvent(new CustomEvent("decided", { bubbles: true, detail: result }));
-    } catch (error) {
-      this.#sending = false;
-      this.#enable(true);
-      if (/** @type {Error} */ (error).name === "AbortError") return;
-      this.#refusal.hidden = false;
-      fill(this.#refusal, /** @type {Error} */ (error).message);
-    }
-  }
-
-  /** @param {boolean} is */
-  #enable(is) {
-    for (const control of this.#choices.querySelectorAll("button")) control.disabled = !is;
+    await this.#end.send((by) => client.answerInput(this.#threadId, toolCallId, { round, answers, by }));
   }
 }
 

@@ -1,5 +1,6 @@
 // What is typed and not saved: asks before the address, or the browser, leaves it.
 
+import { placeOf } from "./addresses.js";
 import { confirmed } from "./dialog.js";
 
 /** What says whether it has something that is not saved. @type {Set<() => boolean>} */
@@ -32,7 +33,7 @@ export async function goTo(address) {
 
 // This module's listener is called before those of the modules that import it.
 addEventListener("hashchange", async (e) => {
-  const mayGo = !unsaved() || location.href === agreed;
+  const mayGo = !unsaved() || location.href === agreed || placeOf(e.newURL) === placeOf(e.oldURL);
   agreed = "";
   if (mayGo) return;
   e.stopImmediatePropagation();

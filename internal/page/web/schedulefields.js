@@ -40,6 +40,14 @@ export const SCHEDULE = [
         hint: "One a line. Default: the default agent.",
         when: (doc) => doc.open === true,
       },
+      {
+        path: ["title"],
+        label: "Title of a thread that it opens",
+        kind: "text",
+        limit: "title",
+        hint: "Default: one is generated, if the server generates titles.",
+        when: (doc) => doc.open === true,
+      },
     ],
   },
   {

@@ -2,13 +2,13 @@
 
 import "./composer.js";
 import "./presence.js";
-import "./queue.js";
 import { counter } from "./counter.js";
 import { ask, confirmed, isCovered } from "./dialog.js";
 import { act, button, cut, download, fill, h, notify, pretty } from "./dom.js";
 import { markText } from "./find.js";
 import { Follower } from "./follower.js";
 import { keysAreOn } from "./keyboard.js";
+import { mayLeave } from "./leaving.js";
 import { LineView, statusText } from "./lines.js";
 import { hasText, isError, nextLine } from "./matches.js";
 import { Paced } from "./paced.js";
@@ -94,6 +94,8 @@ export class ThreadView extends HTMLElement {
   /** What waits for its turn: nothing of it is stored yet. @type {components["schemas"]["QueueItem"][]} */
   #queued = [];
   #queueTimer = 0;
+  /** Shows what waits, once something does. @type {import("./queue.js").Queue | undefined} */
+  #queue;
   /** What is beside the thread, if that can change. @type {{ refresh: () => Promise<void>, showProgress: () => void } | undefined} */
   #sideView;
   #sideReading = new Paced(async () => {
@@ -110,10 +112,9 @@ export class ThreadView extends HTMLElement {
       button("Show later", () => this.#later(), { class: "quiet" }),
     );
     this.error = h("p", { class: "error", role: "alert", hidden: true });
-    this.queue = /** @type {import("./queue.js").Queue} */ (h("tm-queue", { threadId: this.threadId, changed: () => this.#lookAtQueue() }));
     this.activity = h("div", { class: "activity", role: "status" });
     this.newest = button("↓ Newest", () => this.#toEnd(), { class: "newest", hidden: true });
-    this.scroller = h("div", { class: "scroller", tabIndex: this.nested ? -1 : 0 }, this.top, this.lines, this.bottom, this.queue, this.error);
+    this.scroller = h("div", { class: "scroller", tabIndex: this.nested ? -1 : 0 }, this.top, this.lines, this.bottom, this.error);
     this.connection = h("span", { class: "connection", role: "status" });
     if (this.nested) {
       this.classList.add("nested");
@@ -151,6 +152,7 @@ export class ThreadView extends HTMLElement {
         this.#lookAtQueue();
       });
     }
+    document.addEventListener("signed-in", () => this.#resume(), { signal: this.#aborted.signal });
     const scroller = /** @type {HTMLElement} */ (this.nested ? this.parentElement?.closest(".scroller") : this.scroller);
     this.more = new IntersectionObserver(
       (entries) => {
@@ -265,6 +267,14 @@ export class ThreadView extends HTMLElement {
       },
     );
     this.#follower.start(lastEventId);
+  }
+
+  /** Follows the thread again, if its stream was refused. */
+  #resume() {
+    const error = /** @type {HTMLElement} */ (this.error);
+    if (error.hidden || !this.#follower) return;
+    error.hidden = true;
+    this.#follow(this.#follower.lastEventId);
   }
 
   /** Asks for the stored events after the last one. @param {import("./follower.js").Following<AgentEvent>} following */
@@ -411,7 +421,10 @@ export class ThreadView extends HTMLElement {
   /** Shows a line, however far back it is. @param {string} key @param {string} [place] */
   async #goTo(key, place) {
     try {
-      if (!this.#part.timeline.byKey.has(key)) await this.#loadAround(key, place);
+      if (!this.#part.timeline.byKey.has(key)) {
+        if (!(await mayLeave())) return;
+        await this.#loadAround(key, place);
+      }
     } catch (error) {
       if (this.#aborted.signal.aborted) return;
       notify(/** @type {Error} */ (error).message, "error");
@@ -542,10 +555,24 @@ export class ThreadView extends HTMLElement {
     }, 200);
   }
 
+  /** Loads what shows the queue, once something waits. */
+  async #openQueue() {
+    try {
+      await import("./queue.js");
+    } catch {
+      return; // the next change loads it again
+    }
+    if (this.#queue || !this.error) return;
+    this.#queue = /** @type {import("./queue.js").Queue} */ (h("tm-queue", { threadId: this.threadId, changed: () => this.#lookAtQueue() }));
+    this.error.before(this.#queue);
+    this.#showActivity();
+  }
+
   /** Shows what waits at the end of the thread. @returns {number} How many events do. */
   #showQueue() {
     const queued = this.#queued.filter((item) => !this.#live.timeline.turns.has(item.id));
-    this.queue?.show(queued, this.#past !== undefined);
+    if (this.#queue) this.#queue.show(queued, this.#past !== undefined);
+    else if (queued.length > 0) void this.#openQueue();
     this.#list?.refresh();
     return queued.length;
   }

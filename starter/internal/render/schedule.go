@@ -72,6 +72,7 @@ func Schedule(s signals.ScheduleView, opts TableOptions) string {
 	f.add("thread", s.ThreadID)
 	if s.Open {
 		f.add("open", opening(s.Agents))
+		f.add("title", s.Title)
 	}
 	f.add("when", when(s.Schedule))
 	if s.Jitter != 0 {

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import test from "node:test";
-import { documentAddress, documentsAddress, searchAddress } from "../../../internal/page/web/addresses.js";
+import { documentAddress, documentsAddress, placeOf, searchAddress } from "../../../internal/page/web/addresses.js";
 import { Attention, READING } from "../../../internal/page/web/attention.js";
 import { marked } from "../../../internal/page/web/marking.js";
 import { hasText, nextLine } from "../../../internal/page/web/matches.js";
@@ -157,6 +157,15 @@ test("addresses of knowledge survive every name", () => {
   assert.equal(documentAddress("d", 0), "#/knowledge/documents/d/0");
   assert.equal(searchAddress("a&b", ["one", "two"]), "#/knowledge/search?q=a%26b&collection=one&collection=two");
   assert.equal(documentsAddress({ status: "", search: "x" }), "#/knowledge/documents?search=x");
+});
+
+test("lines of a thread and views of the list beside it are at one place", () => {
+  const place = (hash) => placeOf(`http://localhost/${hash}`);
+  assert.equal(place("#/threads/a%2Fb/e%3A1/7?tab=failing"), place("#/threads/a%2Fb"));
+  assert.equal(place("#/new?tab=failing"), place("#/new"));
+  assert.notEqual(place("#/threads/a"), place("#/threads/ab"));
+  assert.notEqual(place("#/threads/a"), place("#/"));
+  assert.notEqual(place("#/agents?new"), place("#/agents"));
 });
 
 /** Rows of 10 pixels, called r0, r1 and so on. */
