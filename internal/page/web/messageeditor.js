@@ -52,6 +52,7 @@ export class MessageEditor extends HTMLElement {
 
   /** Notes the text of the message as it is in the queue. @param {string} text */
   show(text) {
+    if (this.#over) this.#setOver(false);
     if (text === this.original || this.#saving) return;
     if (this.text && !this.#isChanged) this.text.value = text;
     else fill(this.#news, `It was changed elsewhere meanwhile, to “${text}”. Saving replaces that.`);
@@ -61,11 +62,16 @@ export class MessageEditor extends HTMLElement {
   /** Says that the message has left the queue. What is typed stays, so that it can be copied. */
   end() {
     if (this.#over || this.#saving) return;
-    if (!this.#isChanged) return this.closed();
-    this.#over = true;
-    if (this.save) this.save.hidden = true;
-    if (this.cancel) fill(this.cancel, "Close");
-    this.#refuse("The message has left the queue, so this was not saved. Copy what you need from it.");
+    if (this.#isChanged) this.#setOver(true);
+    else this.closed();
+  }
+
+  /** @param {boolean} is */
+  #setOver(is) {
+    this.#over = is;
+    if (this.save) this.save.hidden = is;
+    if (this.cancel) fill(this.cancel, is ? "Close" : "Cancel");
+    this.#refuse(is ? "The message has left the queue, so this was not saved. Copy what you need from it." : "");
   }
 
   /** @param {string} problem */

@@ -67,8 +67,9 @@ export class Queue extends HTMLElement {
     fill(this.#title, `Queued (${items.length})`);
     const waiting = new Set(items.map(({ id }) => id));
     for (const { item, editor } of this.#rows.values()) if (!waiting.has(item.id)) editor?.end();
-    const kept = [...this.#rows.values()].filter(({ item, editor }) => editor && !waiting.has(item.id));
-    const rows = [...kept, ...items.slice(0, MAX_SHOWN).map((item) => this.#row(item))];
+    const first = items.slice(0, MAX_SHOWN);
+    const kept = [...this.#rows.values()].filter(({ item, editor }) => editor && !first.some(({ id }) => id === item.id));
+    const rows = [...kept, ...first.map((item) => this.#row(item))];
     this.#rows = new Map(rows.map((row) => [row.item.id, row]));
     const elements = rows.map(({ element }) => element);
     // People may be typing in one of them.
@@ -118,9 +119,10 @@ export class Queue extends HTMLElement {
     const row = this.#rows.get(id);
     if (!row || row.editor) return;
     const editor = messageEditor(this.threadId, id, itemText(row.item), () => {
+      const hadFocus = row.element.contains(document.activeElement);
       row.editor = undefined;
       this.#draw(row);
-      row.element.focus({ preventScroll: true });
+      if (hadFocus) row.element.focus({ preventScroll: true });
       this.changed();
     });
     row.editor = editor;
