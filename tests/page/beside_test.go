@@ -54,7 +54,7 @@ func TestPageAgentsSideBySide(t *testing.T) {
 	}
 
 	// What follows is below both.
-	w.Say(id, "hello")
+	w.Say(id, "@planner hello")
 	p.Until(`(() => {
 		const lines = [...document.querySelectorAll(".lines > .line")], last = lines.findLastIndex((e) => e.hasAttribute("data-beside"));
 		return lines.length > last + 1 && lines.slice(last - 1, last + 1).every((e) => lines[last + 1].getBoundingClientRect().top >= e.getBoundingClientRect().bottom);

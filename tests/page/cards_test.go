@@ -228,6 +228,10 @@ func TestPageCardUnsaved(t *testing.T) {
 			p.Do(browser.Stroke("Enter", "\r", 13))
 			stays()
 		} else {
+			const kinds = `document.querySelector("[aria-label='Show kind']")`
+			browser.Evaluate[chromedp.Void](p, fmt.Sprintf(`((kinds) => { kinds.value = "message"; kinds.dispatchEvent(new Event("change")); })(%s)`, kinds))
+			stays()
+			require.Empty(p.T, browser.Evaluate[string](p, kinds+".value"), "the filter stays too")
 			// The view of the list beside the thread changes, and the card stays.
 			p.Click("tm-inbox [role=tab]", "Failing")
 			p.Until(`location.hash.includes("failing") && document.querySelector("dialog") === null`)

@@ -350,3 +350,27 @@ func chord(letter string) chromedp.Action[chromedp.Void] {
 		})
 	}
 }
+
+// TestPageListTop scrolls fast to the beginning of a list whose rows are lower than estimated, so that it comes to rest above the first one.
+func TestPageListTop(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	p := browser.New(t).Open(w.API.URL)
+	p.Until(`document.querySelector("tm-inbox") !== null`)
+	browser.Evaluate[chromedp.Void](p, `(async () => {
+		const [{ VirtualList }, { h }] = await Promise.all([import("/page/virtuallist.js"), import("/page/dom.js")]);
+		const list = h("div", null), scroller = h("div", { id: "scroller" }, list);
+		Object.assign(scroller.style, { position: "fixed", inset: "0", overflow: "auto", zIndex: 9, background: "white" });
+		document.body.append(scroller);
+		const make = (key) => Object.assign(h("div", { class: "row", id: key }, key), { style: "height: 30px; min-height: 0" });
+		const rows = new VirtualList({ list, scroller, estimate: 90, overscan: 600, make, show: () => {}, log: true });
+		rows.set(Array.from({ length: 1000 }, (_, i) => "r" + i));
+		rows.toEnd();
+		do {
+			scroller.scrollTop -= 3000;
+			await new Promise(requestAnimationFrame);
+		} while (scroller.scrollTop > 0);
+	})()`)
+	p.Until(`document.getElementById("r0")?.getBoundingClientRect().top === 0`)
+	p.Until(`document.elementFromPoint(10, innerHeight - 10)?.id.startsWith("r")`)
+}

@@ -145,8 +145,8 @@ func TestPageScheduleLimits(t *testing.T) {
 		repeat(p, "#field-"+field, "", "x", limits["id"])
 	}
 	tooLong(p, "#field-note", "Save", limits["note"])
-	tooLong(p, "#field-message-sender", "Save", limits["sender"])
-	id, sender := strings.Repeat("x", limits["id"]), strings.Repeat("é", limits["sender"]/2)
+	tooLong(p, "#field-message-sender", "Save", limits["name"])
+	id, sender := strings.Repeat("x", limits["id"]), strings.Repeat("é", limits["name"]/2)
 	const metadata = `{"schedule_id":%q,"scheduled_at":"1970-01-01T00:00:00Z"}`
 	tooLong(p, "#field-message-content", "Save", limits["message"]-
 		len(fmt.Sprintf(`{"threadId":%q,"senderId":%q,"senderType":"user","content":"","metadata":`+metadata+`}`, id, sender, id)))

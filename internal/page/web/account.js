@@ -2,6 +2,7 @@
 
 import { button, h } from "./dom.js";
 import { forgetDrafts } from "./drafts.js";
+import { mayLeave, reload } from "./leaving.js";
 import { server, signedIn, signOut } from "./session.js";
 import { rolesList } from "./signin.js";
 
@@ -17,10 +18,11 @@ export function account() {
       h("p", null, "You are ", h("strong", null, server.name), "."),
       rolesList(server.roles),
       signedIn() &&
-        button("Sign out", () => {
+        button("Sign out", async () => {
+          if (!(await mayLeave())) return;
           signOut();
           forgetDrafts();
-          location.reload();
+          reload();
         }),
     ),
   );

@@ -20,6 +20,12 @@ export async function mayLeave() {
   return !unsaved() || (await confirmed("Leave without saving?", "What you have changed here is lost.", "Leave"));
 }
 
+/** Loads the page again without asking: people have agreed. */
+export function reload() {
+  guards.clear();
+  location.reload();
+}
+
 /** The address to which people have agreed to go. */
 let agreed = "";
 

@@ -2,7 +2,6 @@
 
 import "./composer.js";
 import "./presence.js";
-import "./queue.js";
 import { counter } from "./counter.js";
 import { ask, confirmed, isCovered } from "./dialog.js";
 import { act, button, cut, download, fill, h, notify, pretty } from "./dom.js";
@@ -95,6 +94,8 @@ export class ThreadView extends HTMLElement {
   /** What waits for its turn: nothing of it is stored yet. @type {components["schemas"]["QueueItem"][]} */
   #queued = [];
   #queueTimer = 0;
+  /** Shows what waits, once something does. @type {import("./queue.js").Queue | undefined} */
+  #queue;
   /** What is beside the thread, if that can change. @type {{ refresh: () => Promise<void>, showProgress: () => void } | undefined} */
   #sideView;
   #sideReading = new Paced(async () => {
@@ -111,10 +112,9 @@ export class ThreadView extends HTMLElement {
       button("Show later", () => this.#later(), { class: "quiet" }),
     );
     this.error = h("p", { class: "error", role: "alert", hidden: true });
-    this.queue = /** @type {import("./queue.js").Queue} */ (h("tm-queue", { threadId: this.threadId, changed: () => this.#lookAtQueue() }));
     this.activity = h("div", { class: "activity", role: "status" });
     this.newest = button("↓ Newest", () => this.#toEnd(), { class: "newest", hidden: true });
-    this.scroller = h("div", { class: "scroller", tabIndex: this.nested ? -1 : 0 }, this.top, this.lines, this.bottom, this.queue, this.error);
+    this.scroller = h("div", { class: "scroller", tabIndex: this.nested ? -1 : 0 }, this.top, this.lines, this.bottom, this.error);
     this.connection = h("span", { class: "connection", role: "status" });
     if (this.nested) {
       this.classList.add("nested");
@@ -555,10 +555,24 @@ export class ThreadView extends HTMLElement {
     }, 200);
   }
 
+  /** Loads what shows the queue, once something waits. */
+  async #openQueue() {
+    try {
+      await import("./queue.js");
+    } catch {
+      return; // the next change loads it again
+    }
+    if (this.#queue || !this.error) return;
+    this.#queue = /** @type {import("./queue.js").Queue} */ (h("tm-queue", { threadId: this.threadId, changed: () => this.#lookAtQueue() }));
+    this.error.before(this.#queue);
+    this.#showActivity();
+  }
+
   /** Shows what waits at the end of the thread. @returns {number} How many events do. */
   #showQueue() {
     const queued = this.#queued.filter((item) => !this.#live.timeline.turns.has(item.id));
-    this.queue?.show(queued, this.#past !== undefined);
+    if (this.#queue) this.#queue.show(queued, this.#past !== undefined);
+    else if (queued.length > 0) void this.#openQueue();
     this.#list?.refresh();
     return queued.length;
   }
@@ -623,7 +637,7 @@ export class ThreadView extends HTMLElement {
         "select",
         {
           "aria-label": label,
-          onchange: (/** @type {Event} */ e) => this.#setFilter({ ...this.#filter, [field]: /** @type {HTMLSelectElement} */ (e.target).value }),
+          onchange: (/** @type {Event} */ e) => this.#chooseFilter({ ...this.#filter, [field]: /** @type {HTMLSelectElement} */ (e.target).value }),
         },
         options.map(([value, text]) => h("option", { value }, text)),
       );
@@ -677,6 +691,12 @@ export class ThreadView extends HTMLElement {
       this.composer.agents = agents;
       this.composer.closed = t.status === "closed";
     }
+  }
+
+  /** Shows other lines, if people agree to lose what they type in those that go. @param {{ agent: string, kind: string }} filter */
+  async #chooseFilter(filter) {
+    if (await mayLeave()) this.#setFilter(filter);
+    else this.#showHeader();
   }
 
   /** @param {{ agent: string, kind: string }} filter */

@@ -310,6 +310,7 @@ export class VirtualList {
     this.#drift = 0;
     this.#space();
     this.#scrollTo(to);
+    this.refresh(); // at an end of the list, the scroll position may be the same, and other rows in view
   }
 
   /** @param {number} top */
