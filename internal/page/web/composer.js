@@ -4,10 +4,9 @@ import { counter } from "./counter.js";
 import { confirmed } from "./dialog.js";
 import { button, fill, h } from "./dom.js";
 import { Draft } from "./drafts.js";
-import { newId } from "./ids.js";
 import { messageBytes } from "./limits.js";
 import { myName, person } from "./person.js";
-import { client, may, server } from "./session.js";
+import { client, may, newId, server } from "./session.js";
 
 /** @import { Unsent } from "./drafts.js" */
 

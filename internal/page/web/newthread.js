@@ -2,11 +2,10 @@
 
 import { counter, offWhileLong } from "./counter.js";
 import { act, button, fill, h } from "./dom.js";
-import { newId } from "./ids.js";
 import { guard } from "./leaving.js";
 import { messageBytes } from "./limits.js";
 import { myName, person } from "./person.js";
-import { client, server } from "./session.js";
+import { client, newId, server } from "./session.js";
 
 class NewThread extends HTMLElement {
   #unguard = () => {};

@@ -1,10 +1,9 @@
 // Who else looks at a thread.
 
 import { fill, h } from "./dom.js";
-import { newId } from "./ids.js";
 import { myName } from "./person.js";
 import { presenceText } from "./presencetext.js";
-import { client, server } from "./session.js";
+import { client, newId, server } from "./session.js";
 
 /** How often the server is asked, in milliseconds. */
 const EVERY = 10_000;

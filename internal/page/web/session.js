@@ -15,6 +15,9 @@ export const client = new Client({ token: () => storedKey() || undefined });
 /** @type {ServerInfo} */
 export let server = { version: "", namespace: "default", roles: [], limits: /** @type {ServerInfo["limits"]} */ ({}) };
 
+/** An id of what the page makes: repeated with it, a request does nothing again. Only pages of https and localhost have UUIDs. */
+export const newId = () => crypto.randomUUID?.() ?? `page-${Date.now()}-${Math.random().toString(36).slice(2)}`;
+
 /** Loads what the server says of itself. It fails with status 401 until there is a valid key. */
 export async function load() {
   server = await client.request("GET /v1/server");
