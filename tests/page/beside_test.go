@@ -53,6 +53,10 @@ func TestPageAgentsSideBySide(t *testing.T) {
 		p.Until(fmt.Sprintf(`[...document.querySelectorAll(".message[data-beside]")].some((m) => m.dataset.agent === %q && m.querySelector("header").textContent.startsWith(%q))`, name, name))
 	}
 
+	p.Do(chromedp.Reload())
+	p.Sees(".message.final .body", "298 299 300")
+	stand(beside)
+
 	// What follows is below both.
 	w.Say(id, "@planner hello")
 	p.Until(`(() => {

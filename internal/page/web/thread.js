@@ -2,6 +2,7 @@
 
 import "./composer.js";
 import "./presence.js";
+import { besideOf } from "./beside.js";
 import { counter } from "./counter.js";
 import { ask, confirmed, isCovered } from "./dialog.js";
 import { act, button, cut, download, fill, h, notify, pretty } from "./dom.js";
@@ -43,9 +44,6 @@ const LIVE = new Set(["stream", "thought", "tool_progress", "reset"]);
 /** What is beside the thread is read so long after an event, and not more often than its pace. In milliseconds. */
 const SIDE_DELAY = 300,
   SIDE_PACE = 1000;
-
-/** How many of the newest lines can stand side by side. */
-const MAX_BESIDE = 12;
 
 /** Is shown in place of a line that has just gone, until the next frame. @type {Line} */
 const GONE = { key: "", kind: "gap", version: 0, text: "" };
@@ -317,7 +315,6 @@ export class ThreadView extends HTMLElement {
   /** Shows what has changed since the last frame. */
   #show() {
     this.#frame = 0;
-    this.#findBeside();
     this.#showLines();
     this.#showActivity();
     this.#showNewest();
@@ -330,6 +327,7 @@ export class ThreadView extends HTMLElement {
     const list = /** @type {VirtualList} */ (this.#list);
     if (timeline === this.#listed.timeline && timeline.changes === this.#listed.changes) return list.render();
     this.#listed = { timeline, changes: timeline.changes };
+    for (const { key } of besideOf(timeline.lines, this.#beside).flat()) this.#beside.add(key);
     list.follows = this.#past === undefined;
     list.set(
       timeline.lines.filter((line) => this.#isShown(line)).map((line) => line.key),
@@ -342,21 +340,6 @@ export class ThreadView extends HTMLElement {
         : timeline.lines.length === 0 && h("p", { class: "hint" }, "Nothing has happened here yet."),
     );
     /** @type {HTMLElement} */ (this.bottom).hidden = this.#past === undefined;
-  }
-
-  /** Finds messages that agents write at the same time. They stay side by side where they were read. */
-  #findBeside() {
-    /** @type {Line[]} */
-    let group = [];
-    const place = () => {
-      if (new Set(group.map((line) => line.agent)).size > 1) for (const line of group) this.#beside.add(line.key);
-      group = [];
-    };
-    for (const line of this.#live.timeline.lines.slice(-MAX_BESIDE)) {
-      if (line.kind === "message" && (line.state === "streaming" || this.#beside.has(line.key))) group.push(line);
-      else place();
-    }
-    place();
   }
 
   /** Loads pages as soon as the first or the last line is near. */

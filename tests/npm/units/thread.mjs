@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { askerOf } from "../../../internal/page/web/asker.js";
+import { besideOf } from "../../../internal/page/web/beside.js";
 import { commandOf, partsOfCall, partsOfText } from "../../../internal/page/web/callparts.js";
 import { differing, isUnified, unified } from "../../../internal/page/web/difflines.js";
 import { isSmall, nodeHas, nodeOf } from "../../../internal/page/web/jsontree.js";
@@ -174,4 +175,28 @@ test("a reply says what its model call took, also after a hook has changed it", 
   const question = { ...message, id: "e1", senderType: "user", role: "user", postedAt: "2026-01-01T11:56:30Z" };
   const [asked] = timeline.apply({ ...at, messageId: "e1", message: question }, "2");
   assert.deepEqual(tookText(asked), { text: "waited 3 min 30 s", detail: "It waited 3 min 30 s in the queue." });
+});
+
+test("messages that agents wrote at the same time stand side by side, also when they are read again", () => {
+  const end = Date.parse("2026-01-01T12:00:00Z");
+  /** A reply that was written from one time to another, in milliseconds; without a start it is still written. */
+  const reply = (key, agent, to, from) => ({
+    key,
+    kind: "message",
+    agent,
+    state: from === undefined ? "streaming" : "final",
+    createdAt: from === undefined ? undefined : new Date(end + to).toISOString(),
+    durationMs: from === undefined ? undefined : to - from,
+  });
+  const asked = { key: "q", kind: "message", state: "stored" };
+  const groups = (lines, known = []) => besideOf(lines, new Set(known)).map((group) => group.map(({ key }) => key).join(" "));
+  assert.deepEqual(groups([asked, reply("a", "bot", 900, 0), reply("b", "critic", 950, 100), asked]), ["a b"]);
+  assert.deepEqual(groups([reply("a", "bot", 900, 0), reply("b", "critic", 1800, 850)]), [], "one after the other");
+  assert.deepEqual(groups([reply("a", "bot", 900, 0), { key: "t", kind: "tool" }, reply("b", "critic", 950, 100)]), [], "with a call in between");
+  assert.deepEqual(groups([reply("a", "bot", 900, 0), reply("b", "bot", 950, 100)]), [], "of one agent");
+  assert.deepEqual(groups([reply("a", "bot"), reply("b", "critic")]), ["a b"]);
+  assert.deepEqual(groups([reply("a", "bot", 900, 0), reply("b", "critic")]), []);
+  assert.deepEqual(groups([reply("a", "bot", 900, 0), reply("b", "critic")], ["a", "b"]), ["a b"], "as it was");
+  const pairs = [reply("a", "bot", 900, 0), reply("b", "critic", 950, 100), reply("c", "bot", 1900, 1000), reply("d", "critic", 1950, 1000)];
+  assert.deepEqual(groups(pairs), ["a b", "c d"]);
 });
