@@ -282,7 +282,10 @@ func (c *modelCall) inline(m event.Message) (onMessage, onCalls *step.HookDecisi
 
 // carry returns the message for the workflow.
 func (c *modelCall) carry(m event.Message) event.Message {
-	m.Usage, m.DurationMS = event.Usage{}, 0 // the reply has them
+	m.Usage = event.Usage{} // the reply has it
+	if !c.in.Gated && !c.in.Quiet {
+		m.DurationMS = 0 // no decision repeats the message
+	}
 	if c.in.Quiet {
 		return step.CarryWhole(m)
 	}

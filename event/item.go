@@ -325,6 +325,10 @@ const (
 	StatusRetried     = "retried"
 	StatusUpdated     = "updated"
 
+	// DetailEdited is the detail of a pending message that got another text. Other pending events have
+	// moved in the queue.
+	DetailEdited = "edited"
+
 	// StatusUnmatched means that no rule matched an environment event.
 	StatusUnmatched = "unmatched"
 

@@ -23,6 +23,9 @@ type Task struct {
 	EndedAt    *time.Time `json:"endedAt,omitempty" doc:"When it ended"`
 	By         string     `json:"by,omitempty" doc:"Who completed or cancelled it from outside"`
 	Error      string     `json:"error,omitempty" doc:"Why it failed or was cancelled"`
+
+	// EndEventID is set by the HTTP API, for tasks that completed or failed.
+	EndEventID string `json:"endEventId,omitempty" doc:"Of a task that completed or failed: the id of the event that tells the agent so, with the result"`
 }
 
 // TaskState is the state of a [Task].

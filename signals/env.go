@@ -38,6 +38,10 @@ func EventID(parts ...string) string {
 	return uuid.NewSHA1(eventIDs, []byte(strings.Join(parts, "\x00"))).String()
 }
 
+// TaskEndEventID returns the id of the environment event that tells an agent how its background task
+// has ended.
+func TaskEndEventID(namespace, taskID string) string { return EventID(namespace, taskID, "ended") }
+
 // readEnv decodes and validates an environment event.
 func (p Post) readEnv(threadID string) (*event.EnvEvent, error) {
 	e := &event.EnvEvent{ID: p.ID, Type: p.Type, Timestamp: p.Timestamp, Payload: p.Payload}

@@ -121,7 +121,7 @@ type Event struct {
 	Agents []string
 
 	// Title is the title of a thread that is opened: one line, cut off after 400 bytes. If the request
-	// lacks a field of it, the thread has none. Default: one is generated, if the server generates titles.
+	// lacks a field of it, the thread is opened without. Default: one is generated, if the server generates titles.
 	Title string
 }
 

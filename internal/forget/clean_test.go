@@ -121,7 +121,7 @@ const (
 		reason refused source terms text title unhandled url user warning x`
 	wantOthers = `
 		abandonedHooks action agent agentId agentName agents answers before calls class collection contains decision
-		decisionId default definition deniedBy digest document duplicate enqueueAfter entity equals eventId eventType events field
+		decisionId default definition deniedBy digest document duplicate endEventId enqueueAfter entity equals eventId eventType events field
 		finishReason grant groups heldIds hooks id ids in joinOn joined joining kind lastRecord messageId model name namespace next not onBusy
 		onWaiting outcome parent parentEventId passed phase plan postedIds prefix processor produced prompt pseudonym question record replyTo
 		replyToMessageId rest role root rule scope senderId senderType server signal stage state status steered subAgent systemPrompt

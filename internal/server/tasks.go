@@ -104,16 +104,26 @@ func (h *taskHandlers) listTasks(ctx context.Context, in *ThreadPath) (*output[s
 	}
 	out := signals.Tasks{Tasks: make([]event.Task, len(all.Body.Tasks))}
 	for i, task := range all.Body.Tasks {
-		if out.Tasks[i], err = h.upToDate(ctx, in.ID, task); err != nil {
+		if task, err = h.upToDate(ctx, in.ID, task); err != nil {
 			return nil, err
 		}
+		out.Tasks[i] = h.withEnd(task)
 	}
 	return &output[signals.Tasks]{out}, nil
 }
 
 func (h *taskHandlers) getTask(ctx context.Context, in *TaskPath) (*output[event.Task], error) {
 	task, err := h.task(ctx, in.ID)
-	return &output[event.Task]{task}, err
+	return &output[event.Task]{h.withEnd(task)}, err
+}
+
+// withEnd returns a task with the id of the event that tells its agent how it has ended. The agent is not told of
+// cancelled ones.
+func (h *taskHandlers) withEnd(task event.Task) event.Task {
+	if task.State == event.TaskCompleted || task.State == event.TaskFailed {
+		task.EndEventID = signals.TaskEndEventID(h.namespace, task.ID)
+	}
+	return task
 }
 
 // task returns a task from its thread or, if the thread no longer knows it, from the store. The

@@ -81,7 +81,7 @@ type Webhook struct {
 	EventID   string   `json:"eventId,omitempty" doc:"Template of the event's id. Default: the sender's id, or one that is derived from the body"`
 	Open      bool     `json:"open,omitempty" doc:"Whether an event opens a thread that does not exist"`
 	Agents    []string `json:"agents,omitempty" doc:"The agents of a thread that it opens"`
-	Title     string   `json:"title,omitempty" doc:"Template of the title of a thread that it opens. The title is one line, cut off after 400 bytes; without a field that the template names, there is none"`
+	Title     string   `json:"title,omitempty" doc:"Template of the title of a thread that it opens. The title is one line, cut off after 400 bytes; without a field that the template names, the thread is opened without it"`
 }
 
 type webhooksOutput struct {

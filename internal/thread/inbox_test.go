@@ -259,13 +259,15 @@ func TestEditInTheQueue(t *testing.T) {
 	require.ErrorIs(t, err, ErrFull)
 
 	for name, change := range map[string]func(*Queued){
-		"derived":     func(q *Queued) { q.Hooked = true },
+		"hooked":      func(q *Queued) { q.Hooked = true },
+		"derived":     func(q *Queued) { q.Origin = &Origin{Root: "e0"} },
+		"for another": func(q *Queued) { q.User = "bob" },
 		"stored":      func(q *Queued) { q.Stored = true },
 		"not loaded":  func(q *Queued) { *q = q.withoutContent() },
 		"retried":     func(q *Queued) { q.Item.Attempt = 1 },
 		"of no user":  func(q *Queued) { q.read().Message.SenderType = event.CreatedBySystem },
 		"no message":  func(q *Queued) { q.Item.Type = "deploy" },
-		"of somebody": func(q *Queued) { q.read().Message.SenderID = "bob" },
+		"of somebody": func(q *Queued) { q.read().Message.SenderID, q.User = "bob", "bob" },
 	} {
 		s := newState()
 		post(t, s, says("e1", "x"))
@@ -277,7 +279,7 @@ func TestEditInTheQueue(t *testing.T) {
 	}
 	s = newState()
 	post(t, s, says("e1", "x"))
-	s.Inbox.Queue[0].read().Message.SenderID = "user"
+	s.Inbox.Queue[0].read().Message.SenderID, s.Inbox.Queue[0].User = "user", "user"
 	_, err = edit(s, "e1", "y")
 	require.NoError(t, err, "the sender is nobody")
 }

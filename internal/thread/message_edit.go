@@ -21,7 +21,7 @@ func (s *State) edited(c signals.SetStatus) (Queued, error) {
 		return Queued{}, event.FieldErrorf("content", "applies to messages only, and event %q is of type %s", c.EventID, q.Item.Type)
 	case q.Hooked || q.Stored || q.Unloaded || q.Item.Attempt > 0:
 		return Queued{}, event.FieldErrorf("content", "of event %q cannot change: it is stored already; take it from the queue and post another", c.EventID)
-	case !q.fromUser():
+	case !q.fromPerson() || q.User != q.read().Message.SenderID: // a schedule, a hook or a parent thread made it
 		return Queued{}, event.FieldErrorf("content", "of event %q cannot change: no person wrote it", c.EventID)
 	}
 	if sender := q.read().Message.SenderID; !event.Anonymous(sender) && !strings.EqualFold(sender, c.By) {
@@ -53,6 +53,6 @@ func (s *State) edit(now time.Time, c signals.SetStatus) error {
 	out.Item.UpdatedAt = now
 	*s.Inbox.find(c.EventID) = out
 	s.Outbox.recordIn(out.root(), recordid.StatusSet(out.Item.ID, s.nextID("status")), event.TypeStatus, out.Item.TraceID, out.Item.ID, now,
-		event.StatusChange{Status: string(event.ItemPending), Detail: "edited", By: c.By})
+		event.StatusChange{Status: string(event.ItemPending), Detail: event.DetailEdited, By: c.By})
 	return nil
 }

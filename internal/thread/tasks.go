@@ -244,14 +244,10 @@ func taskEvent(ref step.Ref, task event.Task, typ string, result json.RawMessage
 		end.Result = json.RawMessage("null")
 	}
 	return event.EnvEvent{
-		ID: taskEventID(ref, task), Type: typ, Timestamp: now.UnixMilli(),
+		ID: signals.TaskEndEventID(ref.Namespace, task.ID), Type: typ, Timestamp: now.UnixMilli(),
 		Metadata: event.EnvMetadata{TriggerSessionID: ref.ThreadID, TriggerAgentName: task.Agent, Source: event.SourceTool},
 		Payload:  rawJSON(end),
 	}
-}
-
-func taskEventID(ref step.Ref, task event.Task) string {
-	return signals.EventID(ref.Namespace, task.ID, "ended")
 }
 
 // TaskRecords returns the records of a task's end in a closed thread. They start no turn.
@@ -365,7 +361,7 @@ func (c *Call) ingest(now time.Time) {
 // failure unchanged.
 func (s *State) taskForModels(task event.Task, specs []hook.Spec) event.Task {
 	about := hook.Subject{Namespace: s.Namespace, Type: event.TypeBackgroundTaskFailed}
-	if task.Error != "" && len(hook.Matching(specs, about)) > 0 && !slices.Contains(s.Tasks.Passed, taskEventID(s.Ref(), task)) {
+	if task.Error != "" && len(hook.Matching(specs, about)) > 0 && !slices.Contains(s.Tasks.Passed, signals.TaskEndEventID(s.Namespace, task.ID)) {
 		task.Error = "withheld"
 	}
 	return task

@@ -154,9 +154,31 @@ func TestPageOvertakenWithoutForm(t *testing.T) {
 	p.Sees(".approval[data-kept] .error", "Denied by bob")
 	p.Sees(".approval[data-kept] .error", "already")
 	p.Until(`[...document.querySelectorAll(".approval .choice button")].every((e) => e.hidden)`)
-	browser.Evaluate[chromedp.Void](p, `document.querySelector(".approval").focus()`)
+	browser.Evaluate[chromedp.Void](p, `{ (globalThis.card = document.querySelector(".approval")).focus(); }`)
 	p.Press("d")
 	p.Do(browser.Stroke("Escape", "", 27))
+	p.Until(`document.querySelector(".approval") === null`)
+	// If the call is asked again, the card shows nothing of this end.
+	require.True(t, browser.Evaluate[bool](p, `card.querySelector("tm-card-end").hidden && !card.matches("[data-kept], .decided")`))
+}
+
+// TestPageOvertakenWhileNamed: somebody else decides while the page asks a person for the name under which they decide with a key.
+func TestPageOvertakenWhileNamed(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, askingFirst(agent.PolicyAlways))
+	id := waitingNotes(w, 1)[0]
+	call := w.AwaitApproval(id, 1)[0]
+	p := browser.New(t).OpenAs("", browser.ThreadPage(w.API.URL, id))
+	holdPosts(p, false)
+	p.Click(".approval[data-seen] button", "Approve")
+	p.Sees("dialog.name h2", "What is your name?")
+	_, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionDeny, By: "bob", Round: call.Round, Digest: call.Digest})
+	require.NoError(t, err)
+	p.Sees(".approval[data-kept] .error", "Denied by bob. What you chose was not sent.")
+	write(p, "dialog.name input", "ann")
+	p.Click("dialog.name button", "Save")
+	p.Until(`document.querySelector("dialog") === null && held === 0`)
+	p.Click(".approval .error button", "Close")
 	p.Until(`document.querySelector(".approval") === null`)
 }
 

@@ -48,6 +48,12 @@ func TestPageQueueEdit(t *testing.T) {
 	ann.Press("e")
 	ann.Until(`document.activeElement.matches("tm-message-editor textarea") && document.activeElement.value === "then to Mars"`)
 	write(ann, field, "then to the Moon")
+	// As between two turns.
+	told := browser.Evaluate[string](ann, `(document.querySelector("tm-queue").show([]), document.querySelector("tm-message-editor .error").textContent)`)
+	require.Contains(t, told, "has left the queue")
+	browser.Evaluate[chromedp.Void](ann, `document.querySelector("tm-queue").changed()`)
+	ann.Until(`document.querySelector("tm-message-editor .error").hidden && document.activeElement.value === "then to the Moon"`)
+	ann.Sees("tm-message-editor button", "Cancel")
 	gate.Release()
 	require.Contains(t, check.Wholly(w, id, w.Await(id, two)).Message.Content, "then to Mars")
 	ann.Sees("tm-message-editor .error", "has left the queue")
@@ -61,7 +67,7 @@ func TestPageQueueEdit(t *testing.T) {
 	assert.Equal(t, "then to Mars", messageOf(w, id, two).Content)
 	edits := 0
 	for _, r := range check.OfType(w, id, event.TypeStatus) {
-		if s := harness.Payload[event.StatusChange](w, r); s.Detail == "edited" {
+		if s := harness.Payload[event.StatusChange](w, r); s.Detail == event.DetailEdited {
 			assert.Equal(t, "ann", s.By)
 			edits++
 		}

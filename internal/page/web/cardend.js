@@ -19,6 +19,8 @@ import { person } from "./person.js";
 export class CardEnd extends HTMLElement {
   #card;
   #sending = false;
+  /** Whether the person is asked for their name, which what they say needs. */
+  #asking = false;
   #over = false;
   /** How the call was settled elsewhere. */
   #how = h("span");
@@ -52,7 +54,7 @@ export class CardEnd extends HTMLElement {
 
   /** Whether something would be lost with the card. */
   get keeps() {
-    return this.#sending || this.#over || (this.#card.writes ?? this.#card.typed)();
+    return this.#sending || this.#asking || this.#over || (this.#card.writes ?? this.#card.typed)();
   }
 
   /**
@@ -61,7 +63,9 @@ export class CardEnd extends HTMLElement {
    * @param {(by: string) => Promise<T>} request @param {(answer: T) => void} [sent] Shows the answer.
    */
   async send(request, sent = () => this.decided()) {
+    this.#asking = true;
     const by = await person().catch(() => ""); // who gives no name gives it up
+    this.#asking = false;
     if (by === "" || this.#sending || this.#over) return;
     this.hidden = true;
     this.#wait(true);
@@ -94,7 +98,7 @@ export class CardEnd extends HTMLElement {
   end(how) {
     if (!this.keeps) return false;
     fill(this.#how, how);
-    if (!this.#sending && !this.#over) this.#keep("Nothing that you typed here was sent.");
+    if (!this.#sending && !this.#over) this.#keep(this.#asking ? "What you chose was not sent." : "Nothing that you typed here was sent.");
     return true;
   }
 
@@ -130,7 +134,7 @@ export class CardEnd extends HTMLElement {
   dismiss() {
     const { element, forget } = this.#card;
     forget();
-    this.#over = false;
+    this.reopen();
     element.dispatchEvent(new CustomEvent("dismissed", { bubbles: true }));
     element.remove();
   }

@@ -16,6 +16,8 @@ export class MessageEditor extends HTMLElement {
   closed = () => {};
 
   #saving = false;
+  /** The text that was sent to be saved. */
+  #sent = "";
   /** Whether the message has left the queue. */
   #over = false;
   #release = () => {};
@@ -54,6 +56,7 @@ export class MessageEditor extends HTMLElement {
   show(text) {
     if (this.#over) this.#setOver(false);
     if (text === this.original || this.#saving) return;
+    if (text === this.#sent) return this.closed(); // the answer was lost
     if (this.text && !this.#isChanged) this.text.value = text;
     else fill(this.#news, `It was changed elsewhere meanwhile, to “${text}”. Saving replaces that.`);
     this.original = text;
@@ -92,6 +95,7 @@ export class MessageEditor extends HTMLElement {
       return; // they gave no name
     }
     this.#saving = true;
+    this.#sent = content;
     this.#refuse("");
     try {
       await client.request("PATCH /v1/threads/{id}/queue/{eventId}", {

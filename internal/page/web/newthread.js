@@ -30,7 +30,9 @@ class NewThread extends HTMLElement {
             const { status } = /** @type {import("./client/threadmill.js").APIError} */ (error);
             // The id is this form's: 409 means that an attempt whose answer was lost has opened the thread.
             if (status !== 409) {
-              uncertain ||= status === 0 || status >= 500;
+              const isUnknown = status === 0 || status >= 500;
+              // What is refused for what it says was refused before as well.
+              uncertain = isUnknown || (uncertain && ![400, 413, 422].includes(status));
               keep(uncertain);
               throw error;
             }

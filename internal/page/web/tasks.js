@@ -130,7 +130,7 @@ class TaskRow {
     if (this.#ended) return;
     this.#ended = true;
     try {
-      const end = await endOf(this.#around.threadId, task.id);
+      const end = await endOf(this.#around.threadId, task);
       this.#ended = end !== undefined;
       this.#fill(
         end
@@ -152,23 +152,15 @@ class TaskRow {
 
 /** What the event of a task's end says. @typedef {{ taskId: string, result?: unknown, error?: string }} TaskEnd */
 
-/** Events of a page that is searched for the end of a task. */
-const PAGE = 50;
-
-/** The event that tells an agent how its task has ended, which follows the record of the end; undefined if there is none yet. @param {string} threadId @param {string} taskId */
-async function endOf(threadId, taskId) {
-  /** @type {{ cursor?: string, event?: string }} */
-  let from = { event: `${taskId}.ended` };
-  for (;;) {
-    const page = await client.eventsAfter(threadId, { ...from, limit: PAGE });
-    for (const e of page.events) {
-      if (e.type !== "environment" || !e.event.type.startsWith("background_task.")) continue;
-      const end = /** @type {TaskEnd} */ (e.event.payload);
-      if (end.taskId === taskId) return end;
-    }
-    if (!page.next) return undefined;
-    from = { cursor: page.next };
+/** What the agent is told of a task that has ended; undefined if it has not been told yet, or a hook keeps it from people. @param {string} threadId @param {Task} task */
+async function endOf(threadId, { endEventId = "" }) {
+  try {
+    const { events } = await client.eventsAfter(threadId, { event: endEventId, limit: 1 });
+    for (const e of events) if (e.type === "environment" && e.event.id === endEventId) return /** @type {TaskEnd} */ (e.event.payload);
+  } catch (error) {
+    if (/** @type {import("./client/threadmill.js").APIError} */ (error).status !== 404) throw error;
   }
+  return undefined;
 }
 
 /** @param {TaskEnd} end */

@@ -526,8 +526,8 @@ export class ThreadView extends HTMLElement {
     if (this.nested) return;
     clearTimeout(this.#queueTimer);
     this.#queueTimer = window.setTimeout(async () => {
-      if (this.#live.timeline.current === undefined) this.#queued = [];
-      else {
+      // Between two turns none is in progress, and the queue has the next ones.
+      if (this.#live.timeline.current !== undefined || this.#queued.length > 0) {
         try {
           this.#queued = (await client.request("GET /v1/threads/{id}/queue", { path: { id: this.threadId }, signal: this.#aborted.signal })).items;
         } catch {

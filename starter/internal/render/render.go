@@ -299,6 +299,10 @@ func (r *Renderer) status(s event.StatusChange) {
 	case event.StatusRetried:
 		text = "tried again"
 	case string(event.ItemPending):
+		if s.Detail == event.DetailEdited {
+			r.line(dim, "· edited in the queue"+suffix(" by ", visible(s.By)))
+			return
+		}
 		text = "moved in the queue"
 	case event.StatusUpdated:
 		r.line(dim, "· "+cmp.Or(oneLine(s.Detail), "thread")+" set"+suffix(" by ", visible(s.By))+suffix(": ", visible(cmp.Or(strings.Join(s.Agents, ", "), s.Title))))
