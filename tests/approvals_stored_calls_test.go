@@ -64,7 +64,7 @@ func TestStoredShapes(t *testing.T) {
 			"replyToMessageId": e, "toolCalls": []any{map[string]any{
 				"id": call, "function": map[string]any{"name": "shell_cmd", "arguments": `{"command":"echo hi"}`},
 			}},
-		}, "id", "seq", "createdAt")
+		}, "id", "seq", "createdAt", "usage", "durationMs")
 	})
 	t.Run("S4-22 a tool's result", func(t *testing.T) {
 		has(t, messages[2], map[string]any{
@@ -76,7 +76,8 @@ func TestStoredShapes(t *testing.T) {
 	t.Run("S4-19 S4-23 S4-78 the agent's last message, after the approval too", func(t *testing.T) {
 		has(t, messages[3], map[string]any{
 			"role": "assistant", "agentId": "assistant", "senderId": "assistant", "senderType": "agent", "threadId": id, "replyToMessageId": e,
-		}, "id", "seq", "createdAt", "content")
+		}, "id", "seq", "createdAt", "content", "usage", "durationMs")
+		require.NotEmpty(t, messages[3]["usage"])
 		require.Contains(t, messages[3]["content"], "shell_cmd returned:")
 	})
 }

@@ -151,10 +151,14 @@ func TestTaskTools(t *testing.T) {
 	t.Run("people see the same over HTTP and at the command line", func(t *testing.T) {
 		status, out := check.Request(t, w, http.MethodGet, "/v1/threads/"+id+"/tasks", nil)
 		require.Equal(t, http.StatusOK, status)
-		require.Equal(t, asObject(t, signals.Tasks{Tasks: []event.Task{ended, first}}), out)
+		shown := ended
+		shown.EndEventID = signals.TaskEndEventID(w.TaskQueue, ended.ID)
+		require.Equal(t, asObject(t, signals.Tasks{Tasks: []event.Task{shown, first}}), out)
+		_, events := check.Request(t, w, http.MethodGet, "/v1/threads/"+id+"/events?limit=1&event="+shown.EndEventID, nil)
+		require.Equal(t, "no stock", events["events"].([]any)[0].(map[string]any)["event"].(map[string]any)["payload"].(map[string]any)["error"], "the id leads to the event of the end")
 		status, out = check.Request(t, w, http.MethodGet, "/v1/tasks/"+second.ID, nil)
 		require.Equal(t, http.StatusOK, status)
-		require.Equal(t, asObject(t, ended), out)
+		require.Equal(t, asObject(t, shown), out)
 		status, _ = check.Request(t, w, http.MethodGet, "/v1/tasks/"+signals.TaskID(id, 9), nil)
 		require.Equal(t, http.StatusNotFound, status)
 		printed, code, problem := w.Starter("task", "list", id, "--json")
