@@ -185,7 +185,7 @@ func TestPageEditInvalid(t *testing.T) {
 	const send = `[...document.querySelectorAll(".approval button")].find((e) => e.textContent === "Approve the edited call")`
 	p.Click(".approval[data-seen] button", "Edit…")
 	p.Until(send + `.disabled`)
-	write(p, ".approval textarea", `{"text":`)
+	p.Write(".approval textarea", `{"text":`)
 	p.Sees(".approval .error", "must be a JSON object")
 	// The card notes again that it is seen.
 	browser.Evaluate[chromedp.Void](p, `document.dispatchEvent(new Event("visibilitychange")) && [...document.querySelectorAll(".approval button")].at(-1).focus()`)
@@ -193,7 +193,7 @@ func TestPageEditInvalid(t *testing.T) {
 	browser.Evaluate[chromedp.Void](p, `(() => { const e = `+send+`; e.disabled = false; e.click(); })()`)
 	p.Until(send + `.disabled`)
 	w.AwaitApproval(id, 1)
-	write(p, ".approval textarea", `{"text":"y"}`)
+	p.Write(".approval textarea", `{"text":"y"}`)
 	p.Click(".approval button", "Approve the edited call")
 	p.Until(`document.querySelector(".approval .primary") === null`)
 	w.AwaitApproval(id, 0)

@@ -40,13 +40,6 @@ func storedAgent(w *harness.Harness) agent.Detail {
 	return detail
 }
 
-// write replaces what a field contains.
-func write(p *browser.Tab, selector, text string) {
-	p.T.Helper()
-	p.Until(fmt.Sprintf("((e) => e && !e.disabled && (e.focus(), e.select(), true))(document.querySelector(%q))", selector))
-	p.Fill(selector, text)
-}
-
 // definition is what the form shows as JSON.
 const definition = `JSON.parse(document.querySelector("tm-form .json textarea").value)`
 
@@ -58,35 +51,35 @@ func TestPageAgentForm(t *testing.T) {
 	p := browser.New(t).Open(w.API.URL + "/#/agents")
 	p.Click("tm-agents a", "New agent")
 	p.Until(`document.activeElement.id === "field-name"`)
-	write(p, "#field-name", "clerk")
-	write(p, "#field-model", "openai/stand-in")
-	write(p, "#field-tools", "note\nnotes_of_nobody")
+	p.Write("#field-name", "clerk")
+	p.Write("#field-model", "openai/stand-in")
+	p.Write("#field-tools", "note\nnotes_of_nobody")
 	p.Until(definition + `.tools[1] === "notes_of_nobody"`)
 	p.Click("tm-form summary", "Limits")
-	write(p, "#field-limits-maxSteps", "many")
+	p.Write("#field-limits-maxSteps", "many")
 	p.Sees("#field-limits-maxSteps-problem", "Write a whole number.")
 	p.Until(definition + `.limits === undefined`)
 	p.Click("tm-form button", "Save")
 	p.Until(`document.activeElement.id === "field-limits-maxSteps"`)
-	write(p, "#field-limits-maxSteps", "7")
+	p.Write("#field-limits-maxSteps", "7")
 	p.Until(definition + `.limits.maxSteps === 7`)
 
 	// The JSON changes the form, and a broken one stops it.
-	write(p, ".json textarea", `{"name": "clerk", "model": "openai/stand-in", "tools": ["note", "notes_of_nobody"], "limits": {"maxSteps": 8}, "surprise": 1`)
+	p.Write(".json textarea", `{"name": "clerk", "model": "openai/stand-in", "tools": ["note", "notes_of_nobody"], "limits": {"maxSteps": 8}, "surprise": 1`)
 	p.Sees("#json-problem", "This is not JSON")
 	p.Until(`document.querySelector(".form-fields").disabled`)
 	p.Fill(".json textarea", "}")
 	p.Until(`document.querySelector("#field-limits-maxSteps").value === "8" && !document.querySelector(".form-fields").disabled`)
-	write(p, "#field-description", "keeps the books")
+	p.Write("#field-description", "keeps the books")
 	p.Until(definition + `.surprise === 1`)
 
 	p.Click("tm-form button", "Save")
 	p.Sees(".save .error", "surprise: unexpected property")
-	write(p, ".json textarea", `{"name": "clerk", "model": "openai/stand-in", "tools": ["note", "notes_of_nobody"], "description": "keeps the books", "knowledge": {"passages": 2}}`)
+	p.Write(".json textarea", `{"name": "clerk", "model": "openai/stand-in", "tools": ["note", "notes_of_nobody"], "description": "keeps the books", "knowledge": {"passages": 2}}`)
 	p.Click("tm-form button", "Save")
 	p.Sees("#field-tools-problem", "[1]")
 	p.Until(`document.querySelector("#field-tools").getAttribute("aria-invalid") === "true" && document.activeElement.id === "field-tools"`)
-	write(p, "#field-tools", "note")
+	p.Write("#field-tools", "note")
 	p.Until(`document.querySelector("#field-tools-problem").hidden`)
 	p.Click("tm-form button", "Add a tool")
 	p.Fill(".map-row input", "note")
@@ -113,8 +106,8 @@ func TestPageAgentConflict(t *testing.T) {
 	w := harness.New(t, harness.Options{})
 	setAgent(w, "root", 0, `{"model": "openai/stand-in", "description": "old", "limits": {"maxSteps": 5}}`)
 	p := browser.New(t).Open(w.API.URL + "/#/agents/clerk?edit")
-	write(p, "#field-description", "mine")
-	write(p, "#field-instructions", "Be brief.")
+	p.Write("#field-description", "mine")
+	p.Write("#field-instructions", "Be brief.")
 	setAgent(w, "bob", 1, `{"model": "openai/stand-in", "description": "his", "limits": {"maxSteps": 6}}`)
 	p.Click("tm-form button", "Save")
 	p.Sees(".conflict", "bob has stored version 2")
@@ -176,7 +169,7 @@ func TestPageUnsaved(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{})
 	p := browser.New(t).Open(w.API.URL + "/#/agents?new")
-	write(p, "#field-name", "clerk")
+	p.Write("#field-name", "clerk")
 	p.Click("#nav a", "Schedules")
 	p.Sees("dialog h2", "Leave without saving?")
 	p.Click("dialog button", "Cancel")
@@ -194,7 +187,7 @@ func TestPageUnsaved(t *testing.T) {
 	p.Click("tm-form button", "Cancel")
 	p.Sees("tm-schedules", "There are no schedules.")
 	p.Click("tm-schedules a", "New schedule")
-	write(p, "#field-id", "late")
+	p.Write("#field-id", "late")
 	browser.Evaluate[chromedp.Void](p, `document.activeElement.blur()`)
 	p.Press("/")
 	p.Click("dialog button", "Leave")
@@ -206,24 +199,24 @@ func TestPageScheduleForm(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{})
 	p := browser.New(t).Open(w.API.URL + "/#/schedules?new")
-	write(p, "#field-id", "standup")
-	write(p, "#field-threadId", "team")
-	write(p, "#field-cron", "0 9 * * 1-5\n61 * * * *")
-	write(p, "#field-timezone", "Europe/Berlin")
-	write(p, "#field-message-content", "What is on today?")
+	p.Write("#field-id", "standup")
+	p.Write("#field-threadId", "team")
+	p.Write("#field-cron", "0 9 * * 1-5\n61 * * * *")
+	p.Write("#field-timezone", "Europe/Berlin")
+	p.Write("#field-message-content", "What is on today?")
 	p.Fill("#field-message-content", "")
 	p.Until(`document.querySelector("#field-message-content").checkVisibility() && document.activeElement.id === "field-message-content" && document.querySelector("tm-form .either input").checked`)
-	write(p, "#field-message-content", "What is on today?")
+	p.Write("#field-message-content", "What is on today?")
 	p.Click("tm-form .either label", "an event")
 	p.Until(`document.querySelector("#field-event-type").checkVisibility() && !document.querySelector("#field-message-content").checkVisibility()`)
 	p.Until(definition + `.message === undefined`)
-	write(p, "#field-event-payload", "{") // it is hidden, and so not in the way, when a message is posted
+	p.Write("#field-event-payload", "{") // it is hidden, and so not in the way, when a message is posted
 	p.Sees("#field-event-payload-problem", "This is not JSON")
 	p.Click("tm-form .either label", "a message")
 	p.Until(definition + `.message.content === "What is on today?" && ` + definition + `.event === undefined`)
 	p.Click("tm-form button", "Save")
 	p.Sees("#field-cron-problem", "[1]")
-	write(p, "#field-cron", "0 9 * * 1-5")
+	p.Write("#field-cron", "0 9 * * 1-5")
 	p.Click("tm-form button", "Save")
 	p.Until(`document.querySelectorAll("tm-schedules .times li").length === 10`)
 	made, err := w.Threads.Schedule(w.Ctx(), "standup")
@@ -231,8 +224,8 @@ func TestPageScheduleForm(t *testing.T) {
 	require.Equal(t, []any{"What is on today?", "Europe/Berlin", true}, []any{made.Message.Content, made.Timezone, made.Open})
 
 	p.Click("tm-schedules a", "Edit")
-	write(p, "#field-title", "Standup")
-	write(p, "#field-message-content", "What is new?")
+	p.Write("#field-title", "Standup")
+	p.Write("#field-message-content", "What is new?")
 	other := made.Schedule
 	other.Cron, other.Note = nil, "every hour now"
 	other.Every = signals.Duration(time.Hour)
@@ -270,10 +263,10 @@ func TestPageFormsAccessible(t *testing.T) {
 			p.Sees(".preview ins", "Say one.")
 		}},
 		{"form", "agents/clerk?edit", func(p *browser.Tab) {
-			write(p, "#field-model", "openai/mine")
-			write(p, "#field-limits-maxSteps", "many")
+			p.Write("#field-model", "openai/mine")
+			p.Write("#field-limits-maxSteps", "many")
 			p.Sees("#field-limits-maxSteps-problem", "Write a whole number.")
-			write(p, "#field-limits-maxSteps", "4")
+			p.Write("#field-limits-maxSteps", "4")
 			setAgent(w, "bob", version, fmt.Sprintf(`{"model": "openai/other", "instructions": "Say %d.", %s}`, version, rules))
 			version++
 			p.Click("tm-form button", "Save")

@@ -138,7 +138,7 @@ func TestPageScheduleLimits(t *testing.T) {
 	p := browser.New(t).Open(w.API.URL + "/#/schedules?new")
 	p.Until(`document.querySelector("#field-id") !== null`)
 	limits := limitsOf(p)
-	write(p, "#field-cron", "0 9 * * 1-5")
+	p.Write("#field-cron", "0 9 * * 1-5")
 	for _, field := range []string{"id", "threadId"} { // letters of one byte only
 		repeat(p, "#field-"+field, "x", "x", limits["id"])
 		isOff(p, "Save")
@@ -153,9 +153,9 @@ func TestPageScheduleLimits(t *testing.T) {
 	p.Accessible()
 
 	// The JSON is another way to write what is too long.
-	write(p, ".json textarea", browser.Evaluate[string](p, `document.querySelector(".json textarea").value.replace('"note": "', '"note": "x')`))
+	p.Write(".json textarea", browser.Evaluate[string](p, `document.querySelector(".json textarea").value.replace('"note": "', '"note": "x')`))
 	isOff(p, "Save")
-	write(p, ".json textarea", browser.Evaluate[string](p, `document.querySelector(".json textarea").value.replace('"note": "x', '"note": "')`))
+	p.Write(".json textarea", browser.Evaluate[string](p, `document.querySelector(".json textarea").value.replace('"note": "x', '"note": "')`))
 	p.Click("tm-form button", "Save")
 	p.Until(`document.querySelectorAll("tm-schedules .times li").length === 10`)
 	made, err := w.Threads.Schedule(w.Ctx(), id)
@@ -179,17 +179,17 @@ func TestPageAgentLimits(t *testing.T) {
 	limits := limitsOf(p)
 	repeat(p, "#field-name", "x", "x", limits["agentName"])
 	isOff(p, "Save")
-	write(p, "#field-name", "clerk")
+	p.Write("#field-name", "clerk")
 	tooLong(p, "#field-model", "Save", limits["agentModel"])
-	write(p, "#field-model", "openai/stand-in")
+	p.Write("#field-model", "openai/stand-in")
 	p.Click("tm-form button", "Add a rule")
 	tooLong(p, "#field-approvalRules-0-name", "Save", limits["ruleName"])
 	tooLong(p, "#field-approvalRules-0-reason", "Save", limits["ruleReason"])
 	tooLong(p, "#field-approvalRules-0-when", "Save", limits["ruleWhen"])
-	write(p, "#field-approvalRules-0-when", "true")
+	p.Write("#field-approvalRules-0-when", "true")
 
 	// The definition as a whole: what is left is for the instructions.
-	write(p, "#field-instructions", "x")
+	p.Write("#field-instructions", "x")
 	size := len(browser.Evaluate[string](p, `(({ description, ...doc }) => JSON.stringify(doc))(`+definition+`)`)) - 1
 	repeat(p, "#field-instructions", "", "x", limits["agent"]-size+1)
 	p.Sees("tm-form .json .counter", "1 byte too long: at most 262,144 bytes.")
@@ -210,7 +210,7 @@ func TestPageDocumentLimits(t *testing.T) {
 	p.Click("button", "Add documents")
 	limits := limitsOf(p)
 	repeat(p, "tm-adding [name=collection]", "x", "é", limits["documentCollection"]/2)
-	drops(p, map[string]string{"notes.md": "# Notes"})
+	p.Drop(map[string]string{"notes.md": "# Notes"})
 	p.Sees("#notices", "Collection: 1 byte too long: at most 100 bytes.")
 	require.Equal(t, 0, browser.Evaluate[int](p, `document.querySelectorAll("tm-adding .additions li").length`))
 	p.Click("tm-adding label", "Text")

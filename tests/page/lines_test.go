@@ -16,16 +16,17 @@ import (
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/browser"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // TestPageQuorum votes from two browsers on a call that needs three approvals.
 func TestPageQuorum(t *testing.T) {
 	t.Parallel()
-	options := askingFirst(agent.PolicyAlways)
+	options := check.AskingFirst(agent.PolicyAlways)
 	options.Agents[0].ApprovalTerms = approval.Terms{Quorum: 3}
 	w := harness.New(t, options)
-	id := waitingNotes(w, 1)[0]
+	id := check.WaitingNotes(w, 1)[0]
 	ann, ben := browser.New(t), browser.New(t)
 	annsThread, annsList := ann.Open(browser.ThreadPage(w.API.URL, id)), ann.Open(w.API.URL+"/#/approvals")
 	bensThread, bensList := ben.OpenAs("Ben", browser.ThreadPage(w.API.URL, id)), ben.OpenAs("Ben", w.API.URL+"/#/approvals")

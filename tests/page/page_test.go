@@ -236,22 +236,6 @@ func TestPageHostileText(t *testing.T) {
 	assert.Contains(t, text, "<script>", "it is shown as text")
 }
 
-// result waits until a thread has the result of a tool.
-func result(w *harness.Harness, id string) event.Message {
-	w.T.Helper()
-	var out event.Message
-	require.Eventually(w.T, func() bool {
-		for _, m := range w.Messages(id) {
-			if m.SenderType == event.CreatedByTool {
-				out = m
-				return true
-			}
-		}
-		return false
-	}, harness.Patience, harness.Tick)
-	return out
-}
-
 // TestPageApprovals decides on calls with the keyboard only.
 func TestPageApprovals(t *testing.T) {
 	t.Parallel()
@@ -271,20 +255,20 @@ func TestPageApprovals(t *testing.T) {
 	p.Until(`document.querySelectorAll("tm-approvals .approval").length === 3`)
 	p.Press("j")
 	p.Decide("a")
-	assert.Equal(t, "noted: 0", result(w, ids[0]).Content)
+	assert.Equal(t, "noted: 0", check.FirstResult(w, ids[0]).Content)
 	p.Until(`document.querySelectorAll("tm-approvals .approval:not(.decided)").length === 2`)
 	p.Decide("e") // the next one has the focus
 	p.Until(`document.querySelector(".choice textarea") !== null`)
 	browser.Evaluate[chromedp.Void](p, `(() => { const t = document.querySelector(".choice textarea"); t.value = '{"text":"edited"}'; t.dispatchEvent(new Event("input")); })()`)
 	p.Sees(".diff", "edited")
 	p.Click(".choice button", "Approve the edited call")
-	assert.Contains(t, result(w, ids[1]).Content, "noted: edited")
+	assert.Contains(t, check.FirstResult(w, ids[1]).Content, "noted: edited")
 	p.Until(`document.querySelectorAll("tm-approvals .approval:not(.decided)").length === 1`)
 	p.Press("j")
 	p.Decide("d")
 	p.Until(`document.querySelector(".choice input") !== null`)
 	p.Enter(".choice input", "not today")
-	assert.Contains(t, result(w, ids[2]).Content, "not today")
+	assert.Contains(t, check.FirstResult(w, ids[2]).Content, "not today")
 	p.Until(`document.querySelector("#nav .count").hidden`)
 }
 
@@ -361,7 +345,7 @@ func TestFirstSession(t *testing.T) {
 
 	p.Click("a", "Agents")
 	p.Click("tm-agents a", "New agent")
-	write(p, ".json textarea", strings.ReplaceAll(string(definition[1]), "demo/demo", "openai/stand-in"))
+	p.Write(".json textarea", strings.ReplaceAll(string(definition[1]), "demo/demo", "openai/stand-in"))
 	p.Click("tm-form button", "Save")
 	p.Sees("tm-agents h2", "greeter")
 

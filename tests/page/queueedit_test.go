@@ -31,10 +31,10 @@ func TestPageQueueEdit(t *testing.T) {
 	ann.Click("tm-queue [aria-label='Edit “to production”']", "Edit…")
 	ann.Until(`document.activeElement.matches("tm-message-editor textarea")`)
 	const field = "tm-message-editor textarea"
-	write(ann, field, " ")
+	ann.Write(field, " ")
 	ann.Click("tm-message-editor button", "Save")
 	ann.Sees("tm-message-editor .error", "A message needs a text.")
-	write(ann, field, "to <b>staging</b>")
+	ann.Write(field, "to <b>staging</b>")
 	ann.Do(browser.Stroke("Delete", "", 46), alt("ArrowDown")) // no keys of the row
 	ann.Click("tm-message-editor button", "Save")
 	for _, p := range []*browser.Tab{ann, bob} {
@@ -47,7 +47,7 @@ func TestPageQueueEdit(t *testing.T) {
 	browser.Evaluate[chromedp.Void](ann, `document.querySelector("tm-queue li:nth-child(2)").focus()`)
 	ann.Press("e")
 	ann.Until(`document.activeElement.matches("tm-message-editor textarea") && document.activeElement.value === "then to Mars"`)
-	write(ann, field, "then to the Moon")
+	ann.Write(field, "then to the Moon")
 	// As between two turns.
 	told := browser.Evaluate[string](ann, `(document.querySelector("tm-queue").show([]), document.querySelector("tm-message-editor .error").textContent)`)
 	require.Contains(t, told, "has left the queue")

@@ -96,8 +96,8 @@ func TestPageServerForm(t *testing.T) {
 	p := browser.New(t).Open(w.API.URL + "/#/servers")
 	p.Click("tm-servers button", "Add a server")
 	p.Until(`document.activeElement.id === "field-name"`)
-	write(p, "#field-name", "hub")
-	write(p, "#field-url", "https://hub.example.com/mcp")
+	p.Write("#field-name", "hub")
+	p.Write("#field-url", "https://hub.example.com/mcp")
 	p.Click("tm-form button", "Add a header")
 	p.Fill(".map-row input[aria-label=Header]", "Authorization")
 	p.Fill(".map-row input:nth-of-type(2)", "HUB")
@@ -105,13 +105,13 @@ func TestPageServerForm(t *testing.T) {
 	p.Click("tm-form button", "Save")
 	p.Sees("#field-headersEnv-problem", "MCP_")
 	require.Equal(t, "Variable of the header", browser.Evaluate[string](p, `document.querySelector(".map-row input:nth-of-type(2)").getAttribute("aria-label")`))
-	write(p, ".map-row input:nth-of-type(2)", "MCP_HUB")
+	p.Write(".map-row input:nth-of-type(2)", "MCP_HUB")
 	p.Until(definition + `.headersEnv.Authorization === "MCP_HUB"`)
 
 	// A field that is emptied stays, and so does what the other choice had.
 	browser.Evaluate[any](p, `((e) => { e.value = ""; e.dispatchEvent(new Event("input")); })(document.querySelector("#field-url"))`)
 	p.Until(definition + `.url === "" && document.querySelector("#field-url").checkVisibility()`)
-	write(p, "#field-url", "https://hub.example.com/mcp")
+	p.Write("#field-url", "https://hub.example.com/mcp")
 	p.Click("tm-form .either label", "a program")
 	p.Until(definition + `.url === undefined && Array.isArray(` + definition + `.command) && !document.querySelector("#field-url").checkVisibility()`)
 	p.Click("tm-form .either label", "at an address")
@@ -122,7 +122,7 @@ func TestPageServerForm(t *testing.T) {
 
 	p.Click("tm-servers section button", "Edit")
 	p.Until(`document.querySelector("#field-name")?.readOnly`)
-	write(p, "#field-timeout", "30s")
+	p.Write("#field-timeout", "30s")
 	status := browser.Evaluate[int](p, `fetch("/v1/mcp/hub?by=bob", { method: "PUT", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ url: "https://hub.example.com/mcp", headersEnv: { Authorization: "MCP_HUB" }, description: "his" }) }).then((r) => r.status)`)
 	require.Equal(t, 200, status)
 	p.Click("tm-form button", "Save")
@@ -136,7 +136,7 @@ func TestPageServerForm(t *testing.T) {
 
 	// Leaving with changes asks.
 	p.Click("tm-servers section button", "Edit")
-	write(p, "#field-timeout", "40s")
+	p.Write("#field-timeout", "40s")
 	p.Click("tm-form button", "Cancel")
 	p.Sees("dialog h2", "Leave without saving?")
 	p.Click("dialog button", "Leave")

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/browser"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -59,7 +60,7 @@ func (w keyed) create(name string, expires time.Time, roles ...string) (id, secr
 // signIn enters a key.
 func signIn(p *browser.Tab, secret string) {
 	p.T.Helper()
-	write(p, "#key", secret)
+	p.Write("#key", secret)
 	p.Click("tm-sign-in button", "Sign in")
 }
 
@@ -96,7 +97,7 @@ func TestPageSignIn(t *testing.T) {
 	}
 	signIn(p, rootKey)
 	p.Until(`document.querySelector("tm-sign-in") === null && !document.querySelector("#panes").inert`)
-	write(p, "#field-name", "clerk")
+	p.Write("#field-name", "clerk")
 
 	// The key is revoked: what is typed stays, for another key.
 	_, err = w.keys.RevokeAPIKey(context.Background(), w.TaskQueue, root, "olga")
@@ -206,4 +207,26 @@ func TestPageRoles(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPageCardOutlivesKey: what a person types stays when their key is revoked and they sign in with another one, and the thread goes on.
+func TestPageCardOutlivesKey(t *testing.T) {
+	t.Parallel()
+	w := newKeyed(t, check.AskingFirst(agent.PolicyAlways).Agents...)
+	id := check.WaitingNotes(w.Harness, 1)[0]
+	first, firstKey := w.create("ann", time.Time{}, "admin")
+	_, secondKey := w.create("anna", time.Time{}, "admin")
+	p := browser.New(t).OpenAs("", browser.ThreadPage(w.API.URL, id))
+	signIn(p, firstKey)
+	p.Click(".approval[data-seen] button", "Deny…")
+	p.Fill(".approval input[name=reason]", "because it is late")
+	_, err := w.keys.RevokeAPIKey(w.Ctx(), w.TaskQueue, first, "root")
+	require.NoError(t, err)
+	p.Sees("tm-sign-in .error", `API key "ann" is revoked`)
+	p.Until(`!document.querySelector("tm-thread .scroller > .error").hidden`) // its stream has ended, too
+	signIn(p, secondKey)
+	p.Sees(".account summary", "anna")
+	p.Until(`document.querySelector("tm-sign-in, dialog") === null && document.querySelector(".approval input[name=reason]").value === "because it is late"`)
+	p.Click(".approval .choice button", "Deny")
+	p.Sees(".line.tool .decision", "Denied by anna: because it is late")
 }

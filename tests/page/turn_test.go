@@ -21,9 +21,9 @@ import (
 // TestPageTurn shows what a turn took, whose first model call was retried and whose call waited for an approval.
 func TestPageTurn(t *testing.T) {
 	t.Parallel()
-	w := harness.New(t, askingFirst(agent.PolicyAlways))
+	w := harness.New(t, check.AskingFirst(agent.PolicyAlways))
 	w.Provider.Fail(llmtest.Status(http.StatusServiceUnavailable, "0"))
-	id := waitingNotes(w, 1)[0]
+	id := check.WaitingNotes(w, 1)[0]
 	p := browser.New(t).Open(browser.ThreadPage(w.API.URL, id))
 	p.Sees(".approval .facts", "Asked")
 	p.Until(`document.activeElement !== null && document.querySelector(".activity .pulse") !== null`)

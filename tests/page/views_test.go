@@ -19,6 +19,7 @@ import (
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/browser"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -37,7 +38,7 @@ type view struct {
 // desk has threads in each state, and returns the one that has a line of each kind.
 func desk(t *testing.T) (w *harness.Harness, thread string) {
 	w = harness.New(t, harness.Options{
-		Tools: []tool.Tool{survey{}}, MaxModelAttempts: 1,
+		Tools: []tool.Tool{check.Survey{}}, MaxModelAttempts: 1,
 		Agents: []agent.Agent{
 			{
 				Name: "assistant", Description: "Answers questions and runs commands.", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note", "shell_cmd", "survey"},

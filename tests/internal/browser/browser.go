@@ -190,6 +190,25 @@ func (p *Tab) Enter(selector, text string) {
 	p.Do(Stroke("Enter", "\r", 13))
 }
 
+// Write replaces what a field contains, once it can be used.
+func (p *Tab) Write(selector, text string) {
+	p.T.Helper()
+	p.Until(fmt.Sprintf("((e) => e && !e.disabled && (e.focus(), e.select(), true))(document.querySelector(%q))", selector))
+	p.Fill(selector, text)
+}
+
+// Drop drops files with these names and contents on the page.
+func (p *Tab) Drop(files map[string]string) {
+	p.T.Helper()
+	list, err := json.Marshal(files)
+	require.NoError(p.T, err)
+	Evaluate[chromedp.Void](p, fmt.Sprintf(`(() => {
+		const dataTransfer = new DataTransfer();
+		for (const [name, text] of Object.entries(%s)) dataTransfer.items.add(new File([text], name));
+		document.querySelector("main").dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
+	})()`, list))
+}
+
 // Stroke presses a key as a person does: what the page prevents does not happen.
 func Stroke(name, text string, code int64) chromedp.Action[chromedp.Void] {
 	return func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {

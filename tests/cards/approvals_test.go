@@ -1,4 +1,4 @@
-package page
+package cards
 
 import (
 	"encoding/json"
@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/browser"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -41,8 +42,8 @@ const order = `[...document.querySelectorAll("tm-approvals .approval .args")].ma
 // the new call.
 func TestPageFormOfChangedArguments(t *testing.T) {
 	t.Parallel()
-	w := harness.New(t, askingFirst(agent.PolicyAlways))
-	waitingNotes(w, 1)
+	w := harness.New(t, check.AskingFirst(agent.PolicyAlways))
+	check.WaitingNotes(w, 1)
 	p := browser.New(t).OpenAs("ann", w.API.URL+"/#/approvals")
 	alterWaiting(p)
 	p.Click(".approval[data-seen] button", "Edit…")
@@ -62,8 +63,8 @@ func TestPageFormOfChangedArguments(t *testing.T) {
 // TestPageKeptCardAskedAgain: a card that was kept because its call was decided elsewhere can decide once the call is asked again.
 func TestPageKeptCardAskedAgain(t *testing.T) {
 	t.Parallel()
-	w := harness.New(t, askingFirst(agent.PolicyAlways))
-	id := waitingNotes(w, 1)[0]
+	w := harness.New(t, check.AskingFirst(agent.PolicyAlways))
+	id := check.WaitingNotes(w, 1)[0]
 	p := browser.New(t).OpenAs("ann", w.API.URL+"/#/approvals")
 	alterWaiting(p)
 	p.Click(".approval[data-seen] button", "Deny…")
@@ -73,7 +74,7 @@ func TestPageKeptCardAskedAgain(t *testing.T) {
 	browser.Evaluate[chromedp.Void](p, `globalThis.alter = () => {}; undefined`)
 	p.Until(`document.querySelector(".approval:not([data-kept], .decided) input[name=reason]")?.value === "because it is late"`)
 	p.Click(".approval .choice button", "Deny")
-	assert.Contains(t, result(w, id).Content, "because it is late")
+	assert.Contains(t, check.FirstResult(w, id).Content, "because it is late")
 	p.Sees("tm-approvals", "Nothing waits for you.")
 }
 
@@ -81,7 +82,7 @@ func TestPageKeptCardAskedAgain(t *testing.T) {
 func TestPageQuestionStays(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{
-		Tools:  []tool.Tool{survey{}},
+		Tools:  []tool.Tool{check.Survey{}},
 		Agents: []agent.Agent{{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"survey"}}},
 	})
 	id := w.Open()
@@ -116,7 +117,7 @@ func TestPageQuestionStays(t *testing.T) {
 func TestPageManyApprovals(t *testing.T) {
 	t.Parallel()
 	const threads, calls, shown = 5, 25, 60
-	w := harness.New(t, askingFirst(agent.PolicyAlways))
+	w := harness.New(t, check.AskingFirst(agent.PolicyAlways))
 	var ids []string
 	for range threads {
 		var uses []string

@@ -1,4 +1,4 @@
-package page
+package cards
 
 import (
 	"encoding/json"
@@ -14,27 +14,9 @@ import (
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/tests/internal/browser"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
-
-// askingFirst is an agent whose notes wait for people.
-func askingFirst(policy agent.Policy) harness.Options {
-	return harness.Options{Agents: []agent.Agent{{
-		Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note"}, Approvals: map[string]agent.Policy{"note": policy},
-	}}}
-}
-
-// waitingNotes opens threads with a call that waits in each.
-func waitingNotes(w *harness.Harness, n int) []string {
-	var ids []string
-	for i := range n {
-		id := w.Open()
-		ids = append(ids, id)
-		w.Post(id, fmt.Sprintf("use note {\"text\":\"%d\"}\nthen\ndone", i))
-		w.AwaitApproval(id, 1)
-	}
-	return ids
-}
 
 // countDecisions counts the decisions that the page sends from now on.
 func countDecisions(p *browser.Tab) {
@@ -52,8 +34,8 @@ func countDecisions(p *browser.Tab) {
 // TestPageKeyHeld holds the key that approves: what nobody has read stays as it is.
 func TestPageKeyHeld(t *testing.T) {
 	t.Parallel()
-	w := harness.New(t, askingFirst(agent.PolicyAlways))
-	waitingNotes(w, 3)
+	w := harness.New(t, check.AskingFirst(agent.PolicyAlways))
+	check.WaitingNotes(w, 3)
 	b := browser.New(t)
 	cards := func(p *browser.Tab, n int) {
 		p.Until(fmt.Sprintf(`document.querySelectorAll("tm-approvals .approval:not(.decided)").length === %d`, n))
@@ -115,8 +97,8 @@ func TestPageKeyHeld(t *testing.T) {
 // TestPageKeyHeldInThread holds keys in a thread and at a dialog.
 func TestPageKeyHeldInThread(t *testing.T) {
 	t.Parallel()
-	w := harness.New(t, askingFirst(agent.PolicyAlways))
-	id := waitingNotes(w, 1)[0]
+	w := harness.New(t, check.AskingFirst(agent.PolicyAlways))
+	id := check.WaitingNotes(w, 1)[0]
 	p := browser.New(t).Open(browser.ThreadPage(w.API.URL, id))
 	p.Until(`document.querySelector(".approval") !== null`)
 	countDecisions(p)
@@ -141,8 +123,8 @@ func TestPageKeyHeldInThread(t *testing.T) {
 // TestPageAsksName acts without a name, which the API key would give.
 func TestPageAsksName(t *testing.T) {
 	t.Parallel()
-	w := harness.New(t, askingFirst(agent.PolicyAlways))
-	ids := waitingNotes(w, 2)
+	w := harness.New(t, check.AskingFirst(agent.PolicyAlways))
+	ids := check.WaitingNotes(w, 2)
 	p := browser.New(t).OpenAs("", w.API.URL+"/#/approvals")
 	p.Until(`document.querySelectorAll("tm-approvals .approval").length === 2`)
 	countDecisions(p)

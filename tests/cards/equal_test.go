@@ -1,4 +1,4 @@
-package page
+package cards
 
 import (
 	"testing"
@@ -18,7 +18,7 @@ import (
 // that decision, and is named.
 func TestPageEqualCalls(t *testing.T) {
 	t.Parallel()
-	w := harness.New(t, askingFirst(agent.PolicyAlways))
+	w := harness.New(t, check.AskingFirst(agent.PolicyAlways))
 	ask := func(text string) (string, event.ApprovalRequest) {
 		id := w.Open()
 		w.Post(id, `use note {"text":"`+text+`"}`)
@@ -77,7 +77,7 @@ func TestPageEqualCalls(t *testing.T) {
 // TestPageGroupFocus: the button that decides on a group keeps the focus when the group loses a call.
 func TestPageGroupFocus(t *testing.T) {
 	t.Parallel()
-	w := harness.New(t, askingFirst(agent.PolicyAlways))
+	w := harness.New(t, check.AskingFirst(agent.PolicyAlways))
 	var ids []string
 	for range 3 {
 		id := w.Open()

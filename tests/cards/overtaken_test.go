@@ -1,4 +1,4 @@
-package page
+package cards
 
 import (
 	"fmt"
@@ -25,8 +25,8 @@ const focusedReason = `((e) => e.matches("input[name=reason]") && e.value === "b
 // TestPageEditorStays: what a person types about a call stays at its place when somebody else decides, and the page says who it was.
 func TestPageEditorStays(t *testing.T) {
 	t.Parallel()
-	w := harness.New(t, askingFirst(agent.PolicyAlways))
-	ids := waitingNotes(w, 3)
+	w := harness.New(t, check.AskingFirst(agent.PolicyAlways))
+	ids := check.WaitingNotes(w, 3)
 	thread := browser.New(t).OpenAs("ann", browser.ThreadPage(w.API.URL, ids[1]))
 	all := browser.New(t).OpenAs("cleo", w.API.URL+"/#/approvals")
 	thread.Click(".approval[data-seen] button", "Deny…")
@@ -109,8 +109,8 @@ func TestPageAskedAgain(t *testing.T) {
 // TestPageOutcomeOfBusyThread: a card that is kept says who decided, however much its thread has recorded since.
 func TestPageOutcomeOfBusyThread(t *testing.T) {
 	t.Parallel()
-	w := harness.New(t, askingFirst(agent.PolicyAlways))
-	id := waitingNotes(w, 1)[0]
+	w := harness.New(t, check.AskingFirst(agent.PolicyAlways))
+	id := check.WaitingNotes(w, 1)[0]
 	p := browser.New(t).OpenAs("cleo", w.API.URL+"/#/approvals")
 	alterWaiting(p)
 	p.Click(".approval[data-seen] button", "Deny…")

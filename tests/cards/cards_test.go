@@ -1,10 +1,9 @@
-package page
+package cards
 
 import (
 	"encoding/json"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/chromedp/chromedp"
 	"github.com/stretchr/testify/require"
@@ -13,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/browser"
+	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -48,8 +48,8 @@ type waitingCard struct {
 // waitingCards is one of each kind in a thread of its own, and one in Approvals, where the others wait as well.
 func waitingCards(t *testing.T) []waitingCard {
 	t.Helper()
-	options := askingFirst(agent.PolicyAlways)
-	options.Tools = []tool.Tool{survey{}, tool.Client(tool.Definition{Name: "camera", Description: "Takes a photo."})}
+	options := check.AskingFirst(agent.PolicyAlways)
+	options.Tools = []tool.Tool{check.Survey{}, tool.Client(tool.Definition{Name: "camera", Description: "Takes a photo."})}
 	options.Agents[0].Tools = []string{"note", "survey", "camera"}
 	w := harness.New(t, options)
 	const done = `document.querySelector(".line.tool:is(.done, .denied, .failed)") !== null`
@@ -138,8 +138,8 @@ func TestPageOvertakenWhileSending(t *testing.T) {
 // TestPageOvertakenWithoutForm: a decision that was made with one key, and does not count because somebody else made another one, says so.
 func TestPageOvertakenWithoutForm(t *testing.T) {
 	t.Parallel()
-	w := harness.New(t, askingFirst(agent.PolicyAlways))
-	id := waitingNotes(w, 1)[0]
+	w := harness.New(t, check.AskingFirst(agent.PolicyAlways))
+	id := check.WaitingNotes(w, 1)[0]
 	call := w.AwaitApproval(id, 1)[0]
 	p := browser.New(t).Open(browser.ThreadPage(w.API.URL, id))
 	p.Until(`document.querySelector(".approval[data-seen]") !== null`)
@@ -165,8 +165,8 @@ func TestPageOvertakenWithoutForm(t *testing.T) {
 // TestPageOvertakenWhileNamed: somebody else decides while the page asks a person for the name under which they decide with a key.
 func TestPageOvertakenWhileNamed(t *testing.T) {
 	t.Parallel()
-	w := harness.New(t, askingFirst(agent.PolicyAlways))
-	id := waitingNotes(w, 1)[0]
+	w := harness.New(t, check.AskingFirst(agent.PolicyAlways))
+	id := check.WaitingNotes(w, 1)[0]
 	call := w.AwaitApproval(id, 1)[0]
 	p := browser.New(t).OpenAs("", browser.ThreadPage(w.API.URL, id))
 	holdPosts(p, false)
@@ -175,7 +175,7 @@ func TestPageOvertakenWhileNamed(t *testing.T) {
 	_, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionDeny, By: "bob", Round: call.Round, Digest: call.Digest})
 	require.NoError(t, err)
 	p.Sees(".approval[data-kept] .error", "Denied by bob. What you chose was not sent.")
-	write(p, "dialog.name input", "ann")
+	p.Write("dialog.name input", "ann")
 	p.Click("dialog.name button", "Save")
 	p.Until(`document.querySelector("dialog") === null && held === 0`)
 	p.Click(".approval .error button", "Close")
@@ -212,7 +212,7 @@ func TestPageCardAsksName(t *testing.T) {
 	p.Sees("dialog.name h2", "What is your name?")
 	c.settle()
 	p.Sees(".approval[data-kept] .error", c.how)
-	write(p, "dialog.name input", "ann")
+	p.Write("dialog.name input", "ann")
 	p.Click("dialog.name button", "Save")
 	p.Until(`document.querySelector("dialog") === null && held === 0`)
 	p.Until(c.filled())
@@ -262,26 +262,4 @@ func TestPageCardUnsaved(t *testing.T) {
 		p.Click("dialog button", "Leave")
 		p.Sees("tm-schedules", "There are no schedules.")
 	}
-}
-
-// TestPageCardOutlivesKey: what a person types stays when their key is revoked and they sign in with another one, and the thread goes on.
-func TestPageCardOutlivesKey(t *testing.T) {
-	t.Parallel()
-	w := newKeyed(t, askingFirst(agent.PolicyAlways).Agents...)
-	id := waitingNotes(w.Harness, 1)[0]
-	first, firstKey := w.create("ann", time.Time{}, "admin")
-	_, secondKey := w.create("anna", time.Time{}, "admin")
-	p := browser.New(t).OpenAs("", browser.ThreadPage(w.API.URL, id))
-	signIn(p, firstKey)
-	p.Click(".approval[data-seen] button", "Deny…")
-	p.Fill(".approval input[name=reason]", "because it is late")
-	_, err := w.keys.RevokeAPIKey(w.Ctx(), w.TaskQueue, first, "root")
-	require.NoError(t, err)
-	p.Sees("tm-sign-in .error", `API key "ann" is revoked`)
-	p.Until(`!document.querySelector("tm-thread .scroller > .error").hidden`) // its stream has ended, too
-	signIn(p, secondKey)
-	p.Sees(".account summary", "anna")
-	p.Until(`document.querySelector("tm-sign-in, dialog") === null && document.querySelector(".approval input[name=reason]").value === "because it is late"`)
-	p.Click(".approval .choice button", "Deny")
-	p.Sees(".line.tool .decision", "Denied by anna: because it is late")
 }

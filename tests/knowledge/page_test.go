@@ -1,4 +1,4 @@
-package page
+package knowledge
 
 import (
 	"encoding/json"
@@ -62,24 +62,13 @@ func confirm(p *browser.Tab, verb string) {
 	p.Until(`document.querySelector("dialog[open]") === null`)
 }
 
-// drops drops files with these names and contents on the page.
-func drops(p *browser.Tab, files map[string]string) {
-	list, err := json.Marshal(files)
-	require.NoError(p.T, err)
-	browser.Evaluate[chromedp.Void](p, fmt.Sprintf(`(() => {
-		const dataTransfer = new DataTransfer();
-		for (const [name, text] of Object.entries(%s)) dataTransfer.items.add(new File([text], name));
-		document.querySelector("main").dispatchEvent(new DragEvent("drop", { dataTransfer, bubbles: true, cancelable: true }));
-	})()`, list))
-}
-
 // TestPageDocuments adds documents in every way, follows them, and indexes and removes them.
 func TestPageDocuments(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{NoWorker: true})
 	p := browser.New(t).Open(w.API.URL + "/#/knowledge")
 	p.Sees("tm-documents .empty", "There are no documents yet")
-	drops(p, map[string]string{"notes.md": "# Vacation " + hostileName + "\n\nThirty days.", "broken.pdf": "%PDF-1.4 no", "table.csv": "a,b\n1,2"})
+	p.Drop(map[string]string{"notes.md": "# Vacation " + hostileName + "\n\nThirty days.", "broken.pdf": "%PDF-1.4 no", "table.csv": "a,b\n1,2"})
 	p.Sees("tm-adding h2", "0 of 3 documents indexed")
 	p.Sees("tm-documents .rows .badge", "processing")
 	p.Sees("tm-documents", "3 of these are being processed.")
@@ -95,7 +84,7 @@ func TestPageDocuments(t *testing.T) {
 	p.Sees("tm-documents strong", "2 documents")
 	p.Sees("tm-documents", "found by their words alone")
 
-	drops(p, map[string]string{"large.txt": strings.Repeat("a", 32<<20+1)})
+	p.Drop(map[string]string{"large.txt": strings.Repeat("a", 32<<20+1)})
 	p.Sees("tm-adding .error", "It is larger than 32 MiB.")
 	p.Click("tm-adding button", "Clear")
 	p.Until(`document.querySelector("tm-adding section").hidden`)
@@ -535,7 +524,7 @@ func TestPageKnowledgeAccessible(t *testing.T) {
 	}{
 		{"documents", "documents", func(p *browser.Tab) {
 			p.Click("button", "Add documents")
-			drops(p, map[string]string{"broken.pdf": "no PDF"})
+			p.Drop(map[string]string{"broken.pdf": "no PDF"})
 			p.Sees("tm-adding .error", "PDF")
 		}},
 		{"text", "documents", func(p *browser.Tab) {
