@@ -122,7 +122,7 @@ type Message struct {
 
 	// Usage and DurationMS tell what the model call took that wrote the message: its tokens, and the time
 	// from the request to the last token, in milliseconds. Unset if they are unknown, and for messages of
-	// others. Workflows do not carry them.
+	// others. Workflows carry only the duration, and only for replies on which hooks decide later.
 	Usage      Usage `json:"usage,omitzero" doc:"Of an agent's reply: the tokens of the model call that wrote it"`
 	DurationMS int64 `json:"durationMs,omitempty" doc:"Of an agent's reply: the time from the request to the model to its last token, in milliseconds"`
 

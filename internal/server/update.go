@@ -43,10 +43,10 @@ func (h *threadHandlers) updateThread(ctx context.Context, in *updateInput) (*ou
 	now := stateView(state.Body)
 	if row, err := h.store.Thread(ctx, h.key(in.ID)); err == nil {
 		rows, err := listed(ctx, h.store, h.namespace, row)
-		now = stateOver(rows[0], state.Body)
-		if err != nil {
+		if err != nil { // the rows lack only their previews
 			h.logger.Warn("a changed thread is returned without its preview", "thread", in.ID, "error", err)
 		}
+		now = stateOver(rows[0], state.Body)
 	}
 	return &output[Thread]{Body: now}, nil
 }

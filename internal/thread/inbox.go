@@ -402,7 +402,7 @@ func (s *State) recordItemIn(now time.Time, eventID string, q *Queued) {
 	switch read := q.read(); {
 	case read.Message != nil:
 		m := q.message()
-		if now.Sub(it.CreatedAt) >= shownWait {
+		if it.Attempt == 0 && now.Sub(it.CreatedAt) >= shownWait { // a retry has waited since its failure
 			m.PostedAt = it.CreatedAt
 		}
 		s.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, m)
