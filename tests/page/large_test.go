@@ -229,6 +229,7 @@ func TestPageKeepsPlace(t *testing.T) {
 			probe.style.width = probe.style.width === "1px" ? "2px" : "1px";
 			return new Promise((resolve) => painted = resolve);
 		};
+		await frame(); // what was rendered just now is in its place by the next frame
 		while (!document.getElementById("line-m:m0")) {
 			const line = [...document.querySelectorAll(".lines > .line")].findLast((e) => e.getBoundingClientRect().top < s.getBoundingClientRect().bottom - 500);
 			const step = Math.min(400, s.scrollTop);
