@@ -54,6 +54,10 @@ type thread struct {
 	stop  func()
 
 	viewers map[string]seen
+
+	// telling is held from the look whether a viewer is still here until that is told, and while it is told that one has left:
+	// otherwise the others could hear last of those who have left.
+	telling sync.Mutex
 }
 
 type seen struct {
@@ -77,19 +81,36 @@ func (r *Room) See(ctx context.Context, key stream.Key, v Viewer) ([]Viewer, err
 		return nil, err
 	}
 	r.mu.Lock()
-	here, still := t.viewers[v.ID]
 	others := t.others(v.ID, r.now())
 	r.mu.Unlock()
-	if !still { // it has left meanwhile
-		return others, nil
+	return others, r.tellHere(ctx, key, t, v.ID)
+}
+
+// tellHere tells that a viewer of this process is here, unless it has left.
+func (r *Room) tellHere(ctx context.Context, key stream.Key, t *thread, id string) error {
+	t.telling.Lock()
+	defer t.telling.Unlock()
+	r.mu.Lock()
+	s, ok := t.viewers[id]
+	s.Ago = r.now().Sub(s.at)
+	r.mu.Unlock()
+	if !ok || !s.here {
+		return nil
 	}
-	return others, r.tell(ctx, key, here.Viewer)
+	return r.tell(ctx, key, s.Viewer)
 }
 
 // Leave notes that a viewer has left a thread, and tells all processes.
 func (r *Room) Leave(ctx context.Context, key stream.Key, id string) error {
+	r.mu.Lock()
+	t := r.threads[key]
+	r.mu.Unlock()
 	r.hear(key, Viewer{ID: id, Left: true})
 	r.sweep()
+	if t != nil {
+		t.telling.Lock()
+		defer t.telling.Unlock()
+	}
 	return r.tell(ctx, key, Viewer{ID: id, Left: true})
 }
 
@@ -163,13 +184,12 @@ func (r *Room) hear(key stream.Key, v Viewer) {
 	if known {
 		return
 	}
-	for _, s := range t.viewers {
+	for id, s := range t.viewers {
 		if s.here {
-			s.Ago = r.now().Sub(s.at)
 			go func() {
 				ctx, cancel := context.WithTimeout(context.Background(), tellWithin)
 				defer cancel()
-				if err := r.tell(ctx, key, s.Viewer); err != nil {
+				if err := r.tellHere(ctx, key, t, id); err != nil {
 					r.logger.Debug("telling who looks at a thread failed; it is told again soon", "thread", key.ThreadID, "error", err)
 				}
 			}()

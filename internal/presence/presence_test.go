@@ -172,3 +172,44 @@ func TestPresenceFull(t *testing.T) {
 	require.NoError(t, p.Leave(t.Context(), key, "8"))
 	require.Len(t, p.sees("one more"), 99)
 }
+
+// slow is a stream that holds back the notice that a viewer is here.
+type slow struct {
+	stream.Stream
+	held, release chan struct{}
+	told          chan bool // whether each notice said that the viewer has left
+}
+
+func (s *slow) Notify(ctx context.Context, k stream.Key, n stream.Notice) error {
+	if !n.Viewer.Left {
+		close(s.held)
+		<-s.release
+	}
+	s.told <- n.Viewer.Left
+	return s.Stream.Notify(ctx, k, n)
+}
+
+// TestPresenceLeavesLast: a viewer who leaves while others are told of it is told to have left after that.
+func TestPresenceLeavesLast(t *testing.T) {
+	t.Parallel()
+	s := &slow{memory.New(memory.Config{}), make(chan struct{}), make(chan struct{}), make(chan bool, 2)}
+	p := newProcess(t, s, &clock{})
+	done := make(chan error, 2)
+	go func() {
+		_, err := p.See(t.Context(), key, presence.Viewer{ID: "ann"})
+		done <- err
+	}()
+	<-s.held
+	go func() { done <- p.Leave(t.Context(), key, "ann") }()
+	select {
+	case <-s.told:
+		close(s.release)
+		t.Fatal("the others hear last that a viewer is here who has left")
+	case <-time.After(50 * time.Millisecond):
+	}
+	close(s.release)
+	require.NoError(t, <-done)
+	require.NoError(t, <-done)
+	require.False(t, <-s.told)
+	require.True(t, <-s.told)
+}
