@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -83,7 +82,7 @@ func TestLimitedRequests(t *testing.T) {
 	require.Len(t, requests, 60, "each reply is requested once")
 	holds(t, limit, begun, requests)
 	took := requests[59].At.Sub(begun)
-	require.Less(t, took, 3*time.Minute*60/limit, "it is a rate, and no pause")
+	require.Less(t, took, 10*time.Minute*60/limit, "it is a rate, and no pause")
 
 	id := w.Open()
 	steps := func() (common, own int) {
@@ -151,9 +150,12 @@ func TestTenantsTakeTurns(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, other.Open(w.Ctx(), "quiet", signals.Start{}, nil))
 	flood := map[string]string{}
-	for i := range 40 {
-		id := w.Open()
-		flood[id] = w.Post(id, fmt.Sprintf("flood %d", i))
+	for range 40 {
+		flood[w.Open()] = ""
+	}
+	// They are all open by now, so that a slow machine posts faster than the provider may be called.
+	for id := range flood {
+		flood[id] = w.Post(id, "flood")
 	}
 	require.Eventually(t, func() bool { return w.Provider.Calls() > 2 }, harness.Patience, harness.Tick)
 	out, err := other.Turn(w.Ctx(), "quiet", signals.UserMessage("quiet", "bob", "me too"))
