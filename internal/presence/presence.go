@@ -55,8 +55,8 @@ type thread struct {
 
 	viewers map[string]seen
 
-	// telling is held from the look whether a viewer is still here until that is told, and while it is told that one has left:
-	// otherwise the others could hear last of those who have left.
+	// telling orders what this process tells of its viewers: nobody is told to be here after they were told to have left.
+	// Whoever holds it tells within a deadline, so nobody waits for it much beyond their own.
 	telling sync.Mutex
 }
 

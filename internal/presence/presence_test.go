@@ -189,7 +189,7 @@ func (s *slow) Notify(ctx context.Context, k stream.Key, n stream.Notice) error 
 	return s.Stream.Notify(ctx, k, n)
 }
 
-// TestPresenceLeavesLast: a viewer who leaves while others are told of it is told to have left after that.
+// TestPresenceLeavesLast: if a viewer leaves while the others are being told that it is here, they hear of its leaving last.
 func TestPresenceLeavesLast(t *testing.T) {
 	t.Parallel()
 	s := &slow{memory.New(memory.Config{}), make(chan struct{}), make(chan struct{}), make(chan bool, 2)}
@@ -204,7 +204,7 @@ func TestPresenceLeavesLast(t *testing.T) {
 	select {
 	case <-s.told:
 		close(s.release)
-		t.Fatal("the others hear last that a viewer is here who has left")
+		t.Fatal("the others heard of the leaving first")
 	case <-time.After(50 * time.Millisecond):
 	}
 	close(s.release)
