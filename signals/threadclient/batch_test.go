@@ -395,3 +395,37 @@ func TestUnansweredReason(t *testing.T) {
 	var late *serviceerror.DeadlineExceeded
 	require.ErrorAs(t, err, &late)
 }
+
+func TestMissingThread(t *testing.T) {
+	status := func(s enumspb.WorkflowExecutionStatus) *workflowservice.DescribeWorkflowExecutionResponse {
+		return &workflowservice.DescribeWorkflowExecutionResponse{WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: s}}
+	}
+	for _, tt := range []struct {
+		name      string
+		described *workflowservice.DescribeWorkflowExecutionResponse
+		err       error
+		want      error // nil: it may be there
+	}{
+		{name: "not there", err: serviceerror.NewNotFound("no such workflow"), want: signals.ErrThreadNotFound},
+		{name: "closed", described: status(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED), want: signals.ErrThreadClosed},
+		{name: "in its next run", described: status(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)},
+		{name: "unknown", err: serviceerror.NewDeadlineExceeded("late")},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, m := listClient(t)
+			m.On("UpdateWorkflow", mock.Anything, mock.Anything).Return(nil, serviceerror.NewNotFound("no such workflow"))
+			m.On("DescribeWorkflowExecution", mock.Anything, "thread/acme/t1", "").Return(tt.described, tt.err)
+			m.On("DescribeTaskQueue", mock.Anything, mock.Anything, mock.Anything).Return(nil, serviceerror.NewUnavailable("down")).Maybe()
+			_, err := c.SetStatus(t.Context(), "t1", signals.SetStatus{})
+			if tt.want != nil {
+				require.ErrorIs(t, err, tt.want)
+				return
+			}
+			var silent *UnansweredError
+			require.ErrorAs(t, err, &silent)
+			for _, claim := range []error{signals.ErrThreadNotFound, signals.ErrThreadClosed} {
+				require.NotErrorIs(t, err, claim)
+			}
+		})
+	}
+}

@@ -144,18 +144,35 @@ func (c *conn) explain(ctx context.Context, name, threadID string, err error) er
 		return nil
 	}
 	if is[*serviceerror.NotFound](err) {
-		err = signals.ErrThreadNotFound
-		if erased, derr := c.isErased(ctx, threadID); derr == nil && erased {
-			err = signals.ErrThreadErased
-		} else if open, derr := c.isOpen(ctx, threadID); derr == nil && !open {
-			err = signals.ErrThreadClosed
-		}
+		err = c.withReason(ctx, threadID, c.missing(ctx, threadID))
 	} else if app, ok := errors.AsType[*temporal.ApplicationError](err); ok {
 		if rejected := rejection(name, threadID, app.Type(), app.Message()); rejected != nil {
 			return rejected
 		}
 	}
 	return fmt.Errorf("%s to thread %q: %w", name, threadID, err)
+}
+
+// missing returns why Temporal has no running workflow of a thread. It says that there is none, or that it was closed,
+// only if Temporal says so: who is told this does not try again.
+func (c *conn) missing(ctx context.Context, threadID string) error {
+	erased, err := c.isErased(ctx, threadID)
+	if err != nil {
+		return err
+	}
+	if erased {
+		return signals.ErrThreadErased
+	}
+	open, err := c.isOpen(ctx, threadID)
+	switch {
+	case is[*serviceerror.NotFound](err):
+		return signals.ErrThreadNotFound
+	case err != nil:
+		return err
+	case open:
+		return serviceerror.NewUnavailable("its workflow has just begun another run")
+	}
+	return signals.ErrThreadClosed
 }
 
 // rejections maps the types of the application errors with which a thread rejects an update to
