@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/erasures"
+	"github.com/threadmill/threadmill/internal/scheduleversions"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
@@ -136,6 +137,12 @@ func (a *Activities) deleteThread(ctx context.Context, in signals.EraseDelete) e
 		return err
 	}
 	if err := h.DeleteSchedules(ctx, in.Namespace, in.Found.Schedules); err != nil {
+		return err
+	}
+	err = scheduleversions.Edit(ctx, a.cfg.Store, in.Namespace, func(v *scheduleversions.Version) bool {
+		return v.Definition == nil || v.Definition.ThreadID != in.ThreadID
+	})
+	if err != nil {
 		return err
 	}
 	if err := h.Stop(ctx, in.Namespace, in.ThreadID); err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/erasures"
 	"github.com/threadmill/threadmill/internal/forget"
+	"github.com/threadmill/threadmill/internal/scheduleversions"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -66,15 +67,24 @@ func (a *Activities) personFind(ctx context.Context, in signals.PersonStep) (out
 	return out, nil
 }
 
-// dropSchedules deletes the schedules that post as a person.
+// dropSchedules deletes the schedules that post as a person, and replaces the person in the versions of all.
 func (a *Activities) dropSchedules(ctx context.Context, p *forget.Person, namespace string) (int, error) {
-	ids, err := a.cfg.Histories.SchedulesWhere(ctx, namespace, func(s signals.Schedule) bool {
+	posts := func(s signals.Schedule) bool {
 		return s.Message != nil && p.Is(s.Message.SenderID) || s.Event != nil && p.Wrote(s.Event.Payload)
-	})
+	}
+	ids, err := a.cfg.Histories.SchedulesWhere(ctx, namespace, posts)
 	if err != nil {
 		return 0, err
 	}
-	return len(ids), a.cfg.Histories.DeleteSchedules(ctx, namespace, ids)
+	if err := a.cfg.Histories.DeleteSchedules(ctx, namespace, ids); err != nil {
+		return 0, err
+	}
+	return len(ids), scheduleversions.Edit(ctx, a.cfg.Store, namespace, func(v *scheduleversions.Version) bool {
+		if p.Is(v.By) {
+			v.By = p.Pseudonym
+		}
+		return v.Definition == nil || !posts(*v.Definition)
+	})
 }
 
 // lookFor reports whether a thread has something of a person.

@@ -22,8 +22,8 @@ type Documents interface {
 	// Document returns a document, or ErrNotFound.
 	Document(ctx context.Context, namespace, kind, name string) (Document, error)
 
-	// Documents returns the documents of a kind, by name, at most [MaxLimit].
-	Documents(ctx context.Context, namespace, kind string) ([]Document, error)
+	// Documents returns the documents of a kind, by name, after one of them; at most limit, which is at most [MaxLimit].
+	Documents(ctx context.Context, namespace, kind, after string, limit int) ([]Document, error)
 
 	// DocumentNamespaces returns the namespaces that have documents of a kind, in order.
 	DocumentNamespaces(ctx context.Context, kind string) ([]string, error)

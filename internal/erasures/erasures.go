@@ -95,7 +95,7 @@ func load(ctx context.Context, documents store.Documents, namespace, threadID st
 
 // List returns the receipts of a namespace, by their threads; at most store.MaxLimit.
 func List(ctx context.Context, documents store.Documents, namespace string) ([]signals.Erasure, error) {
-	found, err := documents.Documents(ctx, namespace, Kind)
+	found, err := documents.Documents(ctx, namespace, Kind, "", store.MaxLimit)
 	if err != nil {
 		return nil, err
 	}

@@ -40,7 +40,7 @@ func BeginPerson(ctx context.Context, documents store.Documents, namespace strin
 	}
 	req.Terms = slices.Clone(req.Terms)
 	slices.Sort(req.Terms)
-	waiting, err := documents.Documents(ctx, namespace, KindRequest)
+	waiting, err := documents.Documents(ctx, namespace, KindRequest, "", store.MaxLimit)
 	if err != nil {
 		return "", "", err
 	}
@@ -120,7 +120,7 @@ func LoadPerson(ctx context.Context, documents store.Documents, namespace, id st
 
 // ListPeople returns the receipts of a namespace, at most store.MaxLimit, and the erasures in progress, which have not finished.
 func ListPeople(ctx context.Context, documents store.Documents, namespace string) ([]signals.PersonErasure, error) {
-	found, err := documents.Documents(ctx, namespace, KindPerson)
+	found, err := documents.Documents(ctx, namespace, KindPerson, "", store.MaxLimit)
 	if err != nil {
 		return nil, err
 	}
@@ -132,7 +132,7 @@ func ListPeople(ctx context.Context, documents store.Documents, namespace string
 		}
 		all = append(all, e)
 	}
-	waiting, err := documents.Documents(ctx, namespace, KindRequest)
+	waiting, err := documents.Documents(ctx, namespace, KindRequest, "", store.MaxLimit)
 	for _, d := range waiting {
 		all = append(all, InProgress(namespace, d.Name, d.By, d.At))
 	}

@@ -184,7 +184,7 @@ func (l *Logins) Current(ctx context.Context, namespace string, s mcp.Server, us
 
 // AnyUser implements [mcp.Logins].
 func (l *Logins) AnyUser(ctx context.Context, namespace string, s mcp.Server) (string, error) {
-	all, err := l.documents.Documents(ctx, namespace, kindLogin)
+	all, err := l.documents.Documents(ctx, namespace, kindLogin, "", store.MaxLimit)
 	if err != nil {
 		return "", err
 	}

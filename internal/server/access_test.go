@@ -95,7 +95,7 @@ func (o operation) target() string { return pathParam.ReplaceAllString(o.path, "
 var roleTable = map[auth.Role]string{
 	"": "healthz readyz receiveWebhook",
 	auth.RoleRead: "agentChanges chatConnect countThreads createStreamTicket events followThreads getAgent getCurrentEvent getEntity getEvent getKnowledge getKnowledgeDocument getMCPServer getNextEvent getQueue getSchedule getServer getTask getThread listAgentVersions " +
-		"listAgents listAllApprovals listApprovals listChatMessages listDecisions listEntities listEntityMentions listEntityMerges listGrants listKnowledgeChunks listKnowledgeDocuments listMCPPrompts listMCPResources listMCPServers listMessages listRules listRunMessages listSchedules listTasks listThreads listWebhooks listWorldMessages " +
+		"listAgents listAllApprovals listApprovals listChatMessages listDecisions listEntities listEntityMentions listEntityMerges listGrants listKnowledgeChunks listKnowledgeDocuments listMCPPrompts listMCPResources listMCPServers listMessages listRules listRunMessages listScheduleVersions listSchedules listTasks listThreads listWebhooks listWorldMessages " +
 		"loginMCPServer logoutMCPServer renderMarkdown resumeChat searchKnowledge seeThread testRules",
 	auth.RolePost:    "addKnowledgeDocument answerInput chat chatRun completeTask getMCPPrompt openThread postMessage postToolResult prompt promptUnversioned publish publishMessage publishToThread reportProgress stopChat uploadKnowledgeFile",
 	auth.RoleApprove: "decide publishToolResult revokeGrant",
@@ -220,6 +220,9 @@ func TestActors(t *testing.T) {
 		{"POST", "/v1/schedules", "body.message.sender", object{"threadId": "t1", "every": "1h", "message": object{"content": "x", "sender": "eve"}}},
 		{"PUT", "/v1/schedules/s1", "body.message.sender", object{"threadId": "t1", "every": "1h", "message": object{"content": "x", "sender": "eve"}}},
 		{"POST", "/v1/schedules", "body.event.metadata.published_by", object{"threadId": "t1", "every": "1h", "event": object{"type": "x", "metadata": object{"published_by": "eve"}}}},
+		{"POST", "/v1/schedules?by=eve", "query.by", object{"threadId": "t1", "every": "1h", "message": object{"content": "x"}}},
+		{"PUT", "/v1/schedules/s1?by=eve", "query.by", object{"threadId": "t1", "every": "1h", "message": object{"content": "x"}}},
+		{"DELETE", "/v1/schedules/s1?by=eve", "query.by", nil},
 		{"PUT", "/v1/agents/clerk?by=eve", "query.by", object{"model": "demo/demo"}},
 		{"DELETE", "/v1/agents/clerk?by=eve", "query.by", nil},
 	} {

@@ -23,14 +23,14 @@ type AgentPath struct {
 	Name string `path:"name" doc:"The agent's name, case-insensitive"`
 }
 
-// AgentEdit names the author of a change and the expected version. It consists of query parameters,
+// Edit names the author of a change and the expected version. It consists of query parameters,
 // since the body is the definition itself.
-type AgentEdit struct {
+type Edit struct {
 	IfVersion string `query:"ifVersion" pattern:"^[0-9]{1,9}$" patternDescription:"a whole number" doc:"Only if this is the newest stored version; 0 if none is stored. Default: any version"`
 	By        string `query:"by" doc:"Who changes it; it is stored. Default: api"`
 }
 
-func (c AgentEdit) change(ctx context.Context) (registry.Change, error) {
+func (c Edit) change(ctx context.Context) (registry.Change, error) {
 	if !store.Storable(c.By) {
 		return registry.Change{}, refuse(http.StatusUnprocessableEntity, "query.by", "must be UTF-8 without NUL characters")
 	}
@@ -47,13 +47,13 @@ func (c AgentEdit) change(ctx context.Context) (registry.Change, error) {
 
 type putAgentInput struct {
 	AgentPath
-	AgentEdit
+	Edit
 	Body agent.Definition
 }
 
 type deleteAgentInput struct {
 	AgentPath
-	AgentEdit
+	Edit
 }
 
 type agentVersionsInput struct {

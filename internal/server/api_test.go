@@ -439,7 +439,7 @@ func TestDescription(t *testing.T) {
 		"get /v1/threads/{id}/queue/{eventId}", "patch /v1/threads/{id}/queue/{eventId}", "post /v1/threads/{id}/queue/{eventId}/retry",
 		"post /v1/threads/{id}/events", "post /v1/events", "get /v1/events", "post /v1/stream-tickets", "post /sessions/{id}/prompt", "post /v1/sessions/{id}/prompt",
 		"post /v1/schedules", "get /v1/schedules", "get /v1/schedules/{id}", "put /v1/schedules/{id}", "delete /v1/schedules/{id}",
-		"post /v1/schedules/{id}/pause", "post /v1/schedules/{id}/resume", "post /v1/schedules/{id}/trigger",
+		"post /v1/schedules/{id}/pause", "post /v1/schedules/{id}/resume", "post /v1/schedules/{id}/trigger", "get /v1/schedules/{id}/versions",
 		"get /v1/threads/{id}/tasks", "get /v1/tasks/{id}", "post /v1/tasks/{id}/complete", "post /v1/tasks/{id}/cancel", "post /v1/tasks/{id}/progress",
 		"post /v1/webhooks/{source}",
 		"get /v1/agents", "get /v1/agents/{name}", "put /v1/agents/{name}", "delete /v1/agents/{name}", "get /v1/agents/{name}/versions", "get /v1/agents/changes",

@@ -95,7 +95,7 @@ func (l LoginOf) user(ctx context.Context) string { return cmp.Or(auth.FromConte
 
 type putMCPInput struct {
 	MCPPath
-	AgentEdit
+	Edit
 	Body tool.ServerDeclaration
 }
 

@@ -9,8 +9,10 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/scheduleversions"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store"
 )
 
 // Schedules is the part of a [threadclient.Client] for schedules.
@@ -30,11 +32,20 @@ type SchedulePath struct {
 	ID string `path:"id" doc:"The schedule's id"`
 }
 
-type createScheduleInput struct{ Body NewSchedule }
+type createScheduleInput struct {
+	By   string `query:"by" doc:"Who creates it; it is stored with the version. Default: api"`
+	Body NewSchedule
+}
 
 type replaceScheduleInput struct {
 	SchedulePath
+	Edit
 	Body NewSchedule
+}
+
+type deleteScheduleInput struct {
+	SchedulePath
+	Edit
 }
 
 type noteInput struct {
@@ -88,13 +99,21 @@ func (h *scheduleHandlers) registerSchedules() {
 		OperationID: "replaceSchedule", Method: http.MethodPut, Path: one, Tags: tags,
 		Summary:     "Replace a schedule",
 		Description: "Omitted fields get their defaults: a paused schedule resumes unless paused is set.",
-		Errors:      []int{400, 404, 413, 503},
+		Errors:      []int{400, 404, 409, 413, 503},
 	}, h.replaceSchedule)
 	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "deleteSchedule", Method: http.MethodDelete, Path: one, Tags: tags,
 		Summary: "Delete a schedule", DefaultStatus: http.StatusNoContent,
-		Description: "A run in progress continues.", Errors: []int{404, 503},
-	}, h.do(h.schedules.DeleteSchedule))
+		Description: "A run in progress continues. The versions stay.", Errors: []int{404, 409, 503},
+	}, h.deleteSchedule)
+	register(h.core, auth.RoleRead, huma.Operation{
+		OperationID: "listScheduleVersions", Method: http.MethodGet, Path: one + "/versions", Tags: tags,
+		Summary: "List the versions of a schedule, deleted schedules included",
+		Description: "A version is what is posted, where and when: not whether the schedule is paused, its note and its remaining runs. " +
+			"The last 100 are kept, those of more than 1 MiB fewer. A change that was not made through the API is a version of unknown author; " +
+			"of several such changes in succession, only the last.",
+		Errors: []int{404, 503},
+	}, h.listScheduleVersions)
 	register(h.core, auth.RoleOperate, huma.Operation{
 		OperationID: "pauseSchedule", Method: http.MethodPost, Path: one + "/pause", Tags: tags,
 		Summary: "Pause a schedule", Errors: []int{400, 404, 413, 503},
@@ -114,6 +133,10 @@ func (h *scheduleHandlers) registerSchedules() {
 }
 
 func (h *scheduleHandlers) createSchedule(ctx context.Context, in *createScheduleInput) (*createScheduleOutput, error) {
+	change, err := Edit{By: in.By}.change(ctx)
+	if err != nil {
+		return nil, err
+	}
 	schedule, err := h.scheduleOf(ctx, in.Body)
 	if err != nil {
 		return nil, err
@@ -124,18 +147,20 @@ func (h *scheduleHandlers) createSchedule(ctx context.Context, in *createSchedul
 	if err != nil {
 		return nil, h.scheduleProblem(ctx, err)
 	}
-	return &createScheduleOutput{Location: "/v1/schedules/" + made.ID, Body: h.created(within, made)}, nil
+	return &createScheduleOutput{Location: "/v1/schedules/" + made.ID, Body: h.created(within, made, change.By)}, nil
 }
 
-// created returns a schedule after its creation. If its next runs cannot be read, they are omitted,
+// created returns a schedule after its creation or replacement, and notes its version. If its next runs cannot be read, they are omitted,
 // since the request has succeeded.
-func (h *scheduleHandlers) created(ctx context.Context, schedule signals.Schedule) Schedule {
+func (h *scheduleHandlers) created(ctx context.Context, schedule signals.Schedule, by string) Schedule {
 	view, err := h.schedules.Schedule(ctx, schedule.ID)
 	if err != nil {
 		h.logger.Warn("asking for a new schedule", "schedule", schedule.ID, "error", err)
 		view = signals.ScheduleView{Schedule: schedule}
 	}
-	return scheduleView(view)
+	out := scheduleView(view)
+	out.Version = h.noteVersion(ctx, schedule.ID, &schedule, by)
+	return out
 }
 
 func (h *scheduleHandlers) replaceSchedule(ctx context.Context, in *replaceScheduleInput) (*output[Schedule], error) {
@@ -146,17 +171,24 @@ func (h *scheduleHandlers) replaceSchedule(ctx context.Context, in *replaceSched
 	if signals.ValidateID("id", in.ID) != nil {
 		return nil, h.scheduleProblem(ctx, &threadclient.ScheduleError{ID: in.ID, Err: signals.ErrScheduleNotFound})
 	}
+	change, err := in.change(ctx)
+	if err != nil {
+		return nil, err
+	}
 	schedule, err := h.scheduleOf(ctx, in.Body)
 	if err != nil {
 		return nil, err
 	}
 	within, cancel := h.answer(ctx)
 	defer cancel()
+	if err := h.keepVersion(within, in.ID, change.After); err != nil {
+		return nil, h.onSchedule(ctx, in.ID, err)
+	}
 	made, err := h.schedules.UpdateSchedule(within, schedule)
 	if err != nil {
 		return nil, h.scheduleProblem(ctx, err)
 	}
-	return &output[Schedule]{h.created(within, made)}, nil
+	return &output[Schedule]{h.created(within, made, change.By)}, nil
 }
 
 // scheduleOf returns the schedule in a body. The error is a problem document.
@@ -193,7 +225,16 @@ func (h *scheduleHandlers) getSchedule(ctx context.Context, in *SchedulePath) (*
 	within, cancel := h.answer(ctx)
 	defer cancel()
 	view, err := h.schedules.Schedule(within, in.ID)
-	return &output[Schedule]{scheduleView(view)}, h.onSchedule(ctx, in.ID, err)
+	if err != nil {
+		return nil, h.onSchedule(ctx, in.ID, err)
+	}
+	versions, err := scheduleversions.Read(ctx, h.store, h.namespace, in.ID)
+	if err != nil {
+		return nil, h.scheduleProblem(ctx, err)
+	}
+	out := scheduleView(view)
+	out.Version = present(versions, view).Newest().Version
+	return &output[Schedule]{out}, nil
 }
 
 // changeSchedule handles a change that may have a note, and responds with the changed schedule.
@@ -234,11 +275,14 @@ func (h *scheduleHandlers) onSchedule(ctx context.Context, id string, err error)
 func (h *scheduleHandlers) scheduleProblem(ctx context.Context, err error) error {
 	var field *event.FieldError
 	var which *threadclient.ScheduleError
+	var conflict *store.ConflictError
 	switch {
 	case err == nil:
 		return nil
 	case errors.As(err, &field):
 		return refuse(http.StatusUnprocessableEntity, "body."+field.Field, field.Problem)
+	case errors.As(err, &conflict):
+		return huma.Error409Conflict(conflict.Error() + "; read the newest version and retry")
 	case errors.As(err, &which) && errors.Is(err, signals.ErrScheduleExists):
 		return huma.Error409Conflict(which.Error())
 	case errors.As(err, &which):

@@ -3,6 +3,8 @@ package server_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -143,7 +145,7 @@ func TestCreateSchedule(t *testing.T) {
 		got := w.call("POST", "/v1/schedules", morning(nil)).ok(t, http.StatusCreated)
 		assert.Equal(t, "/v1/schedules/daily", got.header.Get("Location"))
 		assert.JSONEq(t, `{"id":"daily","threadId":"t1","cron":["0 8 * * 1-5"],"timezone":"UTC","missed":"once",
-			"message":{"content":"What is on today?"},"next":["2026-01-03T08:00:00Z"],"recent":[],"runs":0,"createdAt":"2026-01-02T08:00:00Z"}`, got.text)
+			"message":{"content":"What is on today?"},"next":["2026-01-03T08:00:00Z"],"recent":[],"runs":0,"version":1,"createdAt":"2026-01-02T08:00:00Z"}`, got.text)
 	})
 	t.Run("an event, with everything", func(t *testing.T) {
 		body := object{
@@ -161,7 +163,7 @@ func TestCreateSchedule(t *testing.T) {
 		assert.Equal(t, signals.MissedAll, kept.Missed)
 		assert.Equal(t, "calendar", kept.Event.Metadata.EnvName)
 		assert.JSONEq(t, "[1]", string(kept.Event.Metadata.Extra["team"]))
-		for _, added := range []string{"next", "recent", "runs", "createdAt"} {
+		for _, added := range []string{"next", "recent", "runs", "version", "createdAt"} {
 			require.Contains(t, got.body, added)
 			delete(got.body, added)
 		}
@@ -248,7 +250,7 @@ func TestScheduleOperations(t *testing.T) {
 		w.threads.schedules.has["daily"] = view
 		got := w.call("GET", path, nil).ok(t, http.StatusOK)
 		assert.JSONEq(t, `{"id":"daily","threadId":"t1","cron":["0 8 * * 1-5"],"timezone":"UTC","missed":"once","message":{"content":"What is on today?"},
-			"next":["2026-01-03T08:00:00Z"],"done":true,"runs":3,"lateRuns":1,"overlappedRuns":2,"createdAt":"2026-01-02T08:00:00Z","updatedAt":"2026-01-03T08:00:00Z",
+			"version":1,"next":["2026-01-03T08:00:00Z"],"done":true,"runs":3,"lateRuns":1,"overlappedRuns":2,"createdAt":"2026-01-02T08:00:00Z","updatedAt":"2026-01-03T08:00:00Z",
 			"recent":[{"scheduledAt":"2026-01-02T08:00:00Z","startedAt":"2026-01-02T08:00:00Z","eventId":"e","workflowId":"w","runId":"r","status":"failed","error":"it is closed"}]}`, got.text)
 	})
 	t.Run("pause and resume", func(t *testing.T) {
@@ -291,6 +293,91 @@ func TestScheduleOperations(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestScheduleVersions: whoever changed a schedule, and with which client, the definition before a change through the API is kept.
+func TestScheduleVersions(t *testing.T) {
+	w := scheduleWorld(t)
+	const path = "/v1/schedules/daily"
+	// versions says of each version its number, author and interval, the newest first.
+	versions := func() (out []string) {
+		got := w.call("GET", path+"/versions", nil).ok(t, http.StatusOK)
+		for _, v := range got.body["versions"].([]any) {
+			v := v.(object)
+			every := "deleted"
+			if v["deleted"] == nil {
+				definition := v["definition"].(object)
+				require.Equal(t, object{"content": "What is on today?"}, definition["message"], "as it was given")
+				for _, state := range []string{"paused", "note", "remaining"} {
+					require.NotContains(t, definition, state)
+				}
+				every = definition["every"].(string)
+			}
+			out = append(out, fmt.Sprint(v["version"], " ", v["by"], " ", every))
+		}
+		return out
+	}
+	every := func(interval string, change object) object {
+		body := morning(object{"cron": nil, "every": interval})
+		maps.Copy(body, change)
+		return body
+	}
+	w.call("GET", path+"/versions", nil).problem(t, 404)
+
+	w.call("POST", "/v1/schedules?by=ann", every("1h", nil)).ok(t, http.StatusCreated)
+	got := w.call("PUT", path+"?by=bob&ifVersion=1", every("2h", object{"note": "slower", "remaining": 3})).ok(t, http.StatusOK)
+	require.EqualValues(t, 2, got.body["version"])
+	require.Equal(t, []string{"2 bob 2h", "1 ann 1h"}, versions())
+
+	t.Run("a version that is not the newest is not replaced", func(t *testing.T) {
+		for _, change := range []answer{w.call("PUT", path+"?ifVersion=1", every("3h", nil)), w.call("DELETE", path+"?ifVersion=1", nil)} {
+			change.problem(t, 409)
+			require.Contains(t, change.text, `schedule \"daily\" has been changed meanwhile: its newest version is 2, not 1`)
+		}
+		require.Equal(t, []string{"2 bob 2h", "1 ann 1h"}, versions())
+		w.call("PUT", path+"?ifVersion=x", every("3h", nil)).problem(t, 422)
+	})
+	t.Run("a pause is no version, nor is the same again", func(t *testing.T) {
+		w.call("POST", path+"/pause", object{"note": "holidays"}).ok(t, http.StatusOK)
+		w.call("PUT", path+"?by=eve", every("2h", nil)).ok(t, http.StatusOK)
+		require.Equal(t, []string{"2 bob 2h", "1 ann 1h"}, versions())
+	})
+	t.Run("what another client of Temporal has made", func(t *testing.T) {
+		there := func(interval time.Duration) {
+			view := w.threads.schedules.has["daily"]
+			view.Every = signals.Duration(interval)
+			w.threads.schedules.has["daily"] = view
+		}
+		there(4 * time.Hour)
+		require.Equal(t, []string{"3 <nil> 4h", "2 bob 2h", "1 ann 1h"}, versions())
+		require.EqualValues(t, 3, w.call("GET", path, nil).body["version"])
+		there(5 * time.Hour)
+		require.Equal(t, []string{"3 <nil> 5h", "2 bob 2h", "1 ann 1h"}, versions(), "only the last is known")
+		w.call("PUT", path+"?ifVersion=3", every("6h", nil)).ok(t, http.StatusOK)
+		require.Equal(t, []string{"4 api 6h", "3 <nil> 5h", "2 bob 2h", "1 ann 1h"}, versions(), "it was kept before it was replaced")
+	})
+	t.Run("deleted, and restored", func(t *testing.T) {
+		w.call("DELETE", path+"?by=bob", nil).ok(t, http.StatusNoContent)
+		require.Equal(t, []string{"5 bob deleted", "4 api 6h"}, versions()[:2])
+		w.call("GET", path, nil).problem(t, 404)
+		require.EqualValues(t, 6, w.call("POST", "/v1/schedules", every("1h", nil)).ok(t, http.StatusCreated).body["version"])
+		delete(w.threads.schedules.has, "daily") // by another client
+		require.Equal(t, []string{"7 <nil> deleted", "6 api 1h"}, versions()[:2])
+	})
+}
+
+// TestScheduleVersionsWithoutStore: nothing is replaced whose version cannot be kept.
+func TestScheduleVersionsWithoutStore(t *testing.T) {
+	var down *outage
+	w := scheduleWorld(t, func(c *server.Config) { down = &outage{Store: c.Store}; c.Store = down })
+	w.call("POST", "/v1/schedules", morning(nil)).ok(t, http.StatusCreated)
+	down.down.Store(true)
+	w.call("PUT", "/v1/schedules/daily", morning(object{"cron": []string{"@hourly"}})).problem(t, 503)
+	w.call("DELETE", "/v1/schedules/daily", nil).problem(t, 503)
+	require.Equal(t, []string{"0 8 * * 1-5"}, w.threads.schedules.has["daily"].Cron)
+	w.call("POST", "/v1/schedules", morning(object{"id": "new"})).ok(t, http.StatusCreated)
+	down.down.Store(false)
+	require.EqualValues(t, 1, w.call("GET", "/v1/schedules/new", nil).ok(t, http.StatusOK).body["version"])
 }
 
 func TestSchedulesWithoutTemporal(t *testing.T) {

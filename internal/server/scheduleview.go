@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/json"
+	"time"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
@@ -19,6 +20,16 @@ type Schedule struct {
 	signals.ScheduleView
 	Event   *ScheduledEvent   `json:"event,omitempty" doc:"An environment event, which rules route"`
 	Message *ScheduledMessage `json:"message,omitempty" doc:"The message that each run posts. Either message or event is required"`
+	Version int               `json:"version,omitempty" doc:"Its version, for ifVersion. Left out in lists"`
+}
+
+// ScheduleVersion is a version of a schedule.
+type ScheduleVersion struct {
+	Version    int          `json:"version" doc:"Counts the definitions, from 1"`
+	Deleted    bool         `json:"deleted,omitempty" doc:"The schedule was deleted with this version"`
+	By         string       `json:"by,omitempty" doc:"Who stored it. Left out if it was not stored through the API"`
+	At         time.Time    `json:"at,omitzero" doc:"When it was stored. Left out of a schedule that was not deleted through the API"`
+	Definition *NewSchedule `json:"definition,omitempty" doc:"The schedule without paused, note and remaining. Left out if this version deleted it"`
 }
 
 // ScheduledEvent is the environment event of a schedule. Each run adds an id and a timestamp.
@@ -58,11 +69,17 @@ func (b NewSchedule) schedule() (signals.Schedule, error) {
 // scheduleView converts a schedule to the form of the API.
 func scheduleView(v signals.ScheduleView) Schedule {
 	v.Next, v.Recent = nonNil(v.Next), nonNil(v.Recent)
-	out := Schedule{ScheduleView: v}
-	if m := v.Message; m != nil {
+	d := definitionView(v.Schedule)
+	return Schedule{ScheduleView: v, Event: d.Event, Message: d.Message}
+}
+
+// definitionView converts the definition of a schedule to the form of the API.
+func definitionView(s signals.Schedule) NewSchedule {
+	out := NewSchedule{Schedule: s}
+	if m := s.Message; m != nil {
 		out.Message = &ScheduledMessage{Content: m.Content, Sender: m.SenderID, SenderType: string(m.SenderType), Metadata: m.Metadata}
 	}
-	if e := v.Event; e != nil {
+	if e := s.Event; e != nil {
 		out.Event = &ScheduledEvent{Type: e.Type, Payload: e.Payload}
 		if string(e.Payload) == "null" {
 			out.Event.Payload = nil

@@ -37,6 +37,7 @@ var slotsOf = map[string]int64{
 	"GET /v1/agents":                               pageSlots,
 	"GET /v1/agents/{name}/versions":               pageSlots,
 	"GET /v1/agents/changes":                       pageSlots,
+	"GET /v1/schedules/{id}/versions":              pageSlots,
 	"GET /v1/threads/{id}/model-calls/{messageId}": bulkySlots,
 	"GET /v1/threads/{id}/tool-calls":              bulkySlots,
 	"GET /v1/knowledge/documents":                  pageSlots,

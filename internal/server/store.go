@@ -179,9 +179,9 @@ func (s *timedStore) Document(ctx context.Context, namespace, kind, name string)
 	})
 }
 
-func (s *timedStore) Documents(ctx context.Context, namespace, kind string) ([]store.Document, error) {
+func (s *timedStore) Documents(ctx context.Context, namespace, kind, after string, limit int) ([]store.Document, error) {
 	return call(ctx, s, func(ctx context.Context) ([]store.Document, error) {
-		return s.Store.Documents(ctx, namespace, kind)
+		return s.Store.Documents(ctx, namespace, kind, after, limit)
 	})
 }
 

@@ -199,11 +199,11 @@ func (o *outage) Document(ctx context.Context, namespace, kind, name string) (ou
 	return o.Store.Document(ctx, namespace, kind, name)
 }
 
-func (o *outage) Documents(ctx context.Context, namespace, kind string) ([]store.Document, error) {
+func (o *outage) Documents(ctx context.Context, namespace, kind, after string, limit int) ([]store.Document, error) {
 	if err := o.fails(ctx); err != nil {
 		return nil, err
 	}
-	return o.Store.Documents(ctx, namespace, kind)
+	return o.Store.Documents(ctx, namespace, kind, after, limit)
 }
 
 func (o *outage) Ping(ctx context.Context) error {

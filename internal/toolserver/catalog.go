@@ -22,7 +22,7 @@ func NewCatalog(documents store.Documents) *Catalog { return &Catalog{documents}
 // Load returns the states of a namespace. A state that cannot be read is left out: its server reports
 // another one.
 func (c *Catalog) Load(ctx context.Context, namespace string) ([]tool.ServerState, error) {
-	all, err := c.documents.Documents(ctx, namespace, kindState)
+	all, err := c.documents.Documents(ctx, namespace, kindState, "", store.MaxLimit)
 	if err != nil {
 		return nil, err
 	}

@@ -75,7 +75,7 @@ func (r *Registry) Put(ctx context.Context, namespace, name string, d tool.Serve
 	current, err := r.documents.Document(ctx, namespace, kindDeclared, name)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		all, err := r.documents.Documents(ctx, namespace, kindDeclared)
+		all, err := r.documents.Documents(ctx, namespace, kindDeclared, "", store.MaxLimit)
 		if err != nil {
 			return Declared{}, false, err
 		}
@@ -128,7 +128,7 @@ func (r *Registry) Find(ctx context.Context, namespace, name string) (Declared, 
 
 // List returns the declared servers, by name.
 func (r *Registry) List(ctx context.Context, namespace string) ([]Declared, error) {
-	all, err := r.documents.Documents(ctx, namespace, kindDeclared)
+	all, err := r.documents.Documents(ctx, namespace, kindDeclared, "", store.MaxLimit)
 	if err != nil {
 		return nil, err
 	}

@@ -15,7 +15,7 @@ const (
 
 	existingDocuments = `SELECT ` + documentColumns + ` FROM documents WHERE content IS NOT NULL AND namespace = $1 AND kind = $2`
 	oneDocument       = existingDocuments + ` AND name = $3`
-	allDocuments      = existingDocuments + ` ORDER BY name LIMIT $3`
+	allDocuments      = existingDocuments + ` AND name > $3 ORDER BY name LIMIT $4`
 
 	documentNamespaces = `SELECT DISTINCT namespace FROM documents WHERE kind = $1 AND content IS NOT NULL ORDER BY namespace`
 
@@ -56,11 +56,11 @@ func (s *Store) Document(ctx context.Context, namespace, kind, name string) (sto
 }
 
 // Documents implements [store.Documents].
-func (s *Store) Documents(ctx context.Context, namespace, kind string) ([]store.Document, error) {
-	if !store.DocumentKey(namespace, kind, "") {
+func (s *Store) Documents(ctx context.Context, namespace, kind, after string, limit int) ([]store.Document, error) {
+	if !store.DocumentKey(namespace, kind, after) {
 		return nil, nil
 	}
-	rows, err := s.pool.Query(ctx, allDocuments, namespace, kind, store.MaxLimit)
+	rows, err := s.pool.Query(ctx, allDocuments, namespace, kind, after, min(limit, store.MaxLimit))
 	if err != nil {
 		return nil, documentError("reading", namespace, kind, "*", err)
 	}

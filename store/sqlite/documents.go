@@ -25,7 +25,7 @@ func (r *documentReads) queries() map[**sql.Stmt]string {
 	const existing = `SELECT ` + documentColumns + ` FROM documents WHERE content IS NOT NULL AND namespace = ? AND kind = ?`
 	return map[**sql.Stmt]string{
 		&r.one: existing + ` AND name = ?`,
-		&r.all: existing + ` ORDER BY name LIMIT ? + 0`,
+		&r.all: existing + ` AND name > ? ORDER BY name LIMIT ? + 0`,
 
 		&r.namespaces: `SELECT DISTINCT namespace FROM documents WHERE kind = ? AND content IS NOT NULL ORDER BY namespace`,
 	}
@@ -72,8 +72,8 @@ func (s *Store) Document(ctx context.Context, namespace, kind, name string) (sto
 }
 
 // Documents implements [store.Documents].
-func (s *Store) Documents(ctx context.Context, namespace, kind string) ([]store.Document, error) {
-	found, err := collect(ctx, s.readDocuments.all, scanDocument, namespace, kind, store.MaxLimit)
+func (s *Store) Documents(ctx context.Context, namespace, kind, after string, limit int) ([]store.Document, error) {
+	found, err := collect(ctx, s.readDocuments.all, scanDocument, namespace, kind, after, min(limit, store.MaxLimit))
 	if err != nil {
 		return nil, documentError("reading", namespace, kind, "*", err)
 	}

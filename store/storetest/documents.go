@@ -103,7 +103,7 @@ func testDocumentDeleted(t *testing.T, s store.Store) {
 	}
 	_, err := s.Document(t.Context(), ns, "note", "a")
 	require.ErrorIs(t, err, store.ErrNotFound)
-	all, err := s.Documents(t.Context(), ns, "note")
+	all, err := s.Documents(t.Context(), ns, "note", "", store.MaxLimit)
 	require.NoError(t, err)
 	require.Empty(t, all)
 	_, err = s.PutDocument(t.Context(), ns, document("a", `2`), 1)
@@ -113,21 +113,27 @@ func testDocumentDeleted(t *testing.T, s store.Store) {
 }
 
 func testDocumentList(t *testing.T, s store.Store) {
-	none, err := s.Documents(t.Context(), ns, "note")
+	none, err := s.Documents(t.Context(), ns, "note", "", store.MaxLimit)
 	require.NoError(t, err)
 	require.Empty(t, none)
 	b := putDocument(t, s, ns, document("b", `2`), 0)
 	a := putDocument(t, s, ns, document("a", `1`), 0)
 	upper := putDocument(t, s, ns, document("C", `3`), 0)
-	all, err := s.Documents(t.Context(), ns, "note")
+	all, err := s.Documents(t.Context(), ns, "note", "", store.MaxLimit)
 	require.NoError(t, err)
 	require.Equal(t, []store.Document{upper, a, b}, all, "by bytes")
 	for i := range store.MaxLimit {
 		putDocument(t, s, ns, document(fmt.Sprintf("n%d", i), `0`), -1)
 	}
-	all, err = s.Documents(t.Context(), ns, "note")
+	all, err = s.Documents(t.Context(), ns, "note", "", store.MaxLimit+1)
 	require.NoError(t, err)
 	require.Len(t, all, store.MaxLimit)
+	next, err := s.Documents(t.Context(), ns, "note", "a", 2)
+	require.NoError(t, err)
+	require.Equal(t, []string{"b", "n0"}, []string{next[0].Name, next[1].Name})
+	none, err = s.Documents(t.Context(), ns, "note", "z", store.MaxLimit)
+	require.NoError(t, err)
+	require.Empty(t, none)
 }
 
 func testDocumentNamespaces(t *testing.T, s store.Store) {
@@ -138,7 +144,7 @@ func testDocumentNamespaces(t *testing.T, s store.Store) {
 		putDocument(t, s, "", document("a", `3`), 0), putDocument(t, s, ns, other, 0),
 	}
 	for i, at := range []struct{ namespace, kind string }{{ns, "note"}, {"else", "note"}, {"", "note"}, {ns, "other"}} {
-		all, err := s.Documents(t.Context(), at.namespace, at.kind)
+		all, err := s.Documents(t.Context(), at.namespace, at.kind, "", store.MaxLimit)
 		require.NoError(t, err)
 		require.Equal(t, []store.Document{saved[i]}, all)
 		found, err := s.Document(t.Context(), at.namespace, at.kind, "a")
@@ -156,7 +162,7 @@ func testDocumentNamespaces(t *testing.T, s store.Store) {
 	require.NoError(t, err)
 	require.Equal(t, saved[0], found)
 	for _, namespace := range []string{"\x00", "\xff"} {
-		all, err := s.Documents(t.Context(), namespace, "note")
+		all, err := s.Documents(t.Context(), namespace, "note", "", store.MaxLimit)
 		require.NoError(t, err)
 		require.Empty(t, all)
 	}
@@ -184,7 +190,7 @@ func testDocumentRefused(t *testing.T, s store.Store) {
 	cancel()
 	_, err = s.PutDocument(ended, ns, document("a", `1`), 0)
 	require.Error(t, err)
-	all, err := s.Documents(t.Context(), ns, "note")
+	all, err := s.Documents(t.Context(), ns, "note", "", store.MaxLimit)
 	require.NoError(t, err)
 	require.Empty(t, all, "nothing was stored")
 	require.Equal(t, large, string(putDocument(t, s, ns, document("a", large), 0).Content))

@@ -135,8 +135,10 @@ func TestErasedWhileRunning(t *testing.T) {
 	id := w.Open()
 	w.Post(id, "use wait {}")
 	check.Arrives(t, g.Reached, "the tool")
-	_, err := w.Threads.CreateSchedule(w.Ctx(), signals.Schedule{ID: "daily", ThreadID: id, Cron: []string{"@yearly"}, Message: &event.NewMessage{Content: "x"}})
-	require.NoError(t, err)
+	status, body := check.Request(t, w, http.MethodPost, "/v1/schedules", map[string]any{
+		"id": "daily", "threadId": id, "cron": []string{"@yearly"}, "message": map[string]any{"content": "x"},
+	})
+	require.Equal(t, http.StatusCreated, status, body)
 	require.NoError(t, w.Threads.TriggerSchedule(w.Ctx(), "daily"))
 	scheduled := func() int {
 		query := "WorkflowId STARTS_WITH '" + signals.DeliverWorkflowID(w.TaskQueue, "daily") + "'"
@@ -153,6 +155,8 @@ func TestErasedWhileRunning(t *testing.T) {
 	require.Zero(t, scheduled())
 	_, err = w.Threads.Schedule(w.Ctx(), "daily")
 	require.ErrorIs(t, err, signals.ErrScheduleNotFound)
+	status, body = check.Request(t, w, http.MethodGet, "/v1/schedules/daily/versions", nil)
+	require.Equal(t, http.StatusNotFound, status, "its versions are gone too: %v", body)
 	requireGone(t, w, id)
 	_, err = w.Store.Append(w.Ctx(), w.Key(id), store.Batch{Records: []event.Record{event.NewRecord("late", event.TypeMessage, "", "", receipt.FinishedAt, "x")}})
 	require.ErrorIs(t, err, store.ErrErased)

@@ -67,10 +67,14 @@ func TestErasedPerson(t *testing.T) {
 	_, err = w.Threads.Post(w.Ctx(), shared, waiting)
 	require.NoError(t, err)
 	w.AwaitApproval(shared, 1)
-	_, err = w.Threads.CreateSchedule(w.Ctx(), signals.Schedule{
-		ID: "daily", ThreadID: shared, Cron: []string{"@yearly"}, Message: &event.NewMessage{SenderID: person, SenderType: event.CreatedByUser, Content: "zephyrschedule"},
-	})
-	require.NoError(t, err)
+	for id, message := range map[string]map[string]any{
+		"daily": {"content": "zephyrschedule", "sender": person}, "weekly": {"content": "What is on this week?"},
+	} {
+		status, body := check.Request(t, w, http.MethodPost, "/v1/schedules?by="+person, map[string]any{
+			"id": id, "threadId": shared, "cron": []string{"@yearly"}, "message": message,
+		})
+		require.Equal(t, http.StatusCreated, status, body)
+	}
 
 	gone := []string{person, "Zuckerkorn", "zuckerkorn", "zephyralone", "zephyrnote", "zephyrsub", "zephyrtitle", "zephyrwaiting", "zephyrschedule"}
 	kept := []string{"zephyrbob", "zephyrcarol"}
@@ -99,6 +103,10 @@ func TestErasedPerson(t *testing.T) {
 	require.Contains(t, said, "did [erased], or belle, come?")
 	require.Contains(t, said, "user "+receipt.Pseudonym+": [erased]")
 	require.Contains(t, w.Transcript(sub), "[erased]")
+	status, body := check.Request(t, w, http.MethodGet, "/v1/schedules/daily/versions", nil)
+	require.Equal(t, http.StatusNotFound, status, body)
+	_, body = check.Request(t, w, http.MethodGet, "/v1/schedules/weekly/versions", nil)
+	require.Equal(t, receipt.Pseudonym, body["versions"].([]any)[0].(map[string]any)["by"])
 	row, err := w.Store.Thread(w.Ctx(), w.Key(shared))
 	require.NoError(t, err)
 	require.Equal(t, "The case of [erased]", row.Title)

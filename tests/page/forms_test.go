@@ -141,7 +141,7 @@ func TestPageAgentVersions(t *testing.T) {
 	p.Sees(".preview ins", "Say one.")
 	setAgent(w, "bob", 3, `{"model": "openai/stand-in", "instructions": "Say four."}`)
 	p.Click(".preview button", "Store version 1 again")
-	p.Sees(".preview .error", "bob has changed the agent meanwhile")
+	p.Sees(".preview .error", "bob has changed it meanwhile")
 	p.Do(chromedp.Reload())
 	p.Sees("tm-versions h3", "Version 3 → 4")
 	p.Click(`tm-versions [aria-label="Roll back to version 1…"]`, "")
@@ -162,6 +162,54 @@ func TestPageAgentVersions(t *testing.T) {
 	p.Do(chromedp.Navigate(w.API.URL + "/#/agents/assistant"))
 	p.Sees("tm-agents p", "Read-only: it is in the configuration of the server.")
 	p.Until(`document.querySelector("tm-versions") === null && [...document.querySelectorAll("tm-agents :is(button, a)")].every((e) => e.textContent !== "Edit" && !e.textContent.includes("Delete"))`)
+}
+
+// TestPageScheduleVersions rolls a schedule back that a plain client has changed, and restores one that is deleted.
+func TestPageScheduleVersions(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	schedule := signals.Schedule{ID: "standup", ThreadID: "team", Cron: []string{"0 9 * * 1-5"}, Open: true, Message: &event.NewMessage{Content: "What is on today?"}}
+	_, err := w.Threads.CreateSchedule(w.Ctx(), schedule)
+	require.NoError(t, err)
+	p := browser.New(t).Open(w.API.URL + "/#/schedules/standup?edit")
+	p.Write("#field-message-content", "What is new?")
+	p.Click("tm-form button", "Save")
+	p.Sees("tm-versions h3", "Version 1 → 2")
+	p.Sees("tm-versions del", "What is on today?")
+	p.Sees("tm-versions tbody tr:nth-child(1)", "ann")
+	p.Sees("tm-versions tbody tr:nth-child(2)", "another client of Temporal")
+
+	stored := func() signals.Schedule {
+		view, err := w.Threads.Schedule(w.Ctx(), "standup")
+		require.NoError(t, err)
+		return view.Schedule
+	}
+	changed := stored()
+	changed.Cron, changed.Paused, changed.Note = []string{"0 10 * * 1-5"}, true, "holidays"
+	_, err = w.Threads.UpdateSchedule(w.Ctx(), changed)
+	require.NoError(t, err)
+	p.Click(`tm-versions [aria-label="Roll back to version 1…"]`, "")
+	p.Click(".preview button", "Store version 1 again")
+	p.Sees(".preview .error", "Somebody else has changed it meanwhile")
+	p.Do(chromedp.Reload())
+	p.Sees("tm-versions h3", "Version 2 → 3")
+	p.Click(`tm-versions [aria-label="Roll back to version 1…"]`, "")
+	p.Sees(".preview", "It becomes version 4.")
+	p.Sees(".preview ins", "What is on today?")
+	p.Click(".preview button", "Store version 1 again")
+	p.Sees("tm-versions h3", "Version 3 → 4")
+	back := stored()
+	require.Equal(t, []string{"What is on today?", "0 9 * * 1-5", "holidays"}, []string{back.Message.Content, back.Cron[0], back.Note})
+	require.True(t, back.Paused, "what is no part of a version stays")
+
+	p.Click("tm-schedules button", "Delete…")
+	p.Sees("dialog", "its versions stay")
+	p.Click("dialog button", "Delete it")
+	p.Sees("tm-schedules .badge", "deleted")
+	p.Click(`tm-versions [aria-label="Restore version 4…"]`, "")
+	p.Click(".preview button", "Restore version 4")
+	p.Sees("tm-schedules h3", "Next times")
+	require.Equal(t, "What is on today?", stored().Message.Content)
 }
 
 // TestPageUnsaved asks before people leave a form with changes.

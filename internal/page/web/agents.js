@@ -1,6 +1,6 @@
 // Agents: listed, one shown with its versions, edited in a form, deleted and restored.
 
-import { find, store } from "./agentstore.js";
+import { find, store, versionsOf } from "./agentstore.js";
 import { confirmed } from "./dialog.js";
 import { act, button, fill, h, notify, pretty, time } from "./dom.js";
 import { person } from "./person.js";
@@ -84,7 +84,7 @@ class Agents extends HTMLElement {
         h("h3", null, "Definition"),
         h("pre", { class: "code", tabIndex: 0 }, pretty({ ...definition, instructions: undefined })),
       ),
-      stored && h("tm-versions", { agent: name, newest: detail.version ?? 0 }),
+      stored && h("tm-versions", { of: versionsOf(name), newest: detail.version ?? 0 }),
     );
   }
 
@@ -98,7 +98,7 @@ class Agents extends HTMLElement {
         h("h2", null, last.name, h("span", { class: "badge failed" }, "deleted")),
         h("p", null, "Deleted", last.by && ` by ${last.by}`, ", ", time(last.at), ". Its versions stay: it can be restored."),
       ),
-      h("tm-versions", { agent: last.name, newest: last.version, deleted: true }),
+      h("tm-versions", { of: versionsOf(last.name), newest: last.version, deleted: true }),
     );
   }
 

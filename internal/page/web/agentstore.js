@@ -3,10 +3,11 @@
 import { APIError } from "./client/threadmill.js";
 import { ChangedMeanwhile } from "./draft.js";
 import { person } from "./person.js";
-import { client } from "./session.js";
+import { client, may } from "./session.js";
 
 /** @import { components } from "./client/api.js" */
 /** @import { Doc } from "./draft.js" */
+/** @import { Version, Versioned } from "./versions.js" */
 /** @typedef {components["schemas"]["AgentDetail"]} AgentDetail */
 /** @typedef {components["schemas"]["AgentDefinition"]} AgentDefinition */
 /** @typedef {components["schemas"]["AgentVersion"]} AgentVersion */
@@ -44,3 +45,17 @@ export async function store(name, doc, version) {
     });
   }
 }
+
+/** How many versions are read at a time. */
+const PAGE = 50;
+
+/** The versions of a stored agent. @param {string} name @returns {Versioned} */
+export const versionsOf = (name) => ({
+  load: async (before) => {
+    const page = await client.request("GET /v1/agents/{name}/versions", { path: { name }, query: { limit: PAGE, before } });
+    return { ...page, versions: /** @type {Version[]} */ (page.versions) };
+  },
+  store: may("admin") ? (doc, version) => store(name, doc, version) : undefined,
+  restored: "The agent answers again.",
+  rolledBack: "It applies from the next model call on, also in threads that run.",
+});

@@ -1,17 +1,16 @@
 // Schedules: listed with how their runs ended, one shown with its times, edited in a form, paused, run and deleted.
 
-import { APIError } from "./client/threadmill.js";
 import { confirmed } from "./dialog.js";
 import { act, ago, button, facts, fill, h, notify, pretty, time } from "./dom.js";
-import { ChangedMeanwhile, same } from "./draft.js";
+import { definition, find, remove, store, versionsOf } from "./schedulestore.js";
 import { client, may } from "./session.js";
 import { empty, shows } from "./states.js";
 
 /** @import { components } from "./client/api.js" */
 /** @import { Doc, Stored } from "./draft.js" */
+/** @import { Version } from "./versions.js" */
 /** @import { Editing } from "./form.js" */
 /** @typedef {components["schemas"]["Schedule"]} Schedule */
-/** @typedef {components["schemas"]["NewSchedule"]} NewSchedule */
 
 /** How a run ended. @type {Record<string, string>} */
 const ENDED = {
@@ -28,12 +27,6 @@ const INITIAL = { threadId: "", cron: ["0 9 * * 1-5"], open: true, message: { co
 
 /** The address of a schedule. @param {string} id @param {"edit"} [what] */
 const address = (id, what) => `#/schedules/${encodeURIComponent(id)}${what ? `?${what}` : ""}`;
-
-/** What people say of a schedule, without what the server adds. @param {Schedule} s @returns {Doc} */
-function definition(s) {
-  const { failing, next, recent, runs, createdAt, updatedAt, done, lateRuns, overlappedRuns, ...spec } = s;
-  return /** @type {Doc} */ (spec);
-}
 
 class Schedules extends HTMLElement {
   /** The schedule that is shown, or "". */
@@ -53,6 +46,7 @@ class Schedules extends HTMLElement {
       ),
       this.#place,
     );
+    this.#place.addEventListener("stored", () => this.#load());
     this.#load();
   }
 
@@ -95,7 +89,10 @@ class Schedules extends HTMLElement {
   }
 
   async #show() {
-    const s = await client.request("GET /v1/schedules/{id}", { path: { id: this.item } });
+    // Lists need no versions.
+    const [found] = await Promise.all([find(this.item), import("./versions.js")]);
+    if (!found.schedule) return this.#gone(found.last);
+    const s = found.schedule;
     fill(
       this.#place,
       h(
@@ -133,6 +130,21 @@ class Schedules extends HTMLElement {
           ["Changed", time(s.updatedAt)],
         ]),
       ),
+      h("tm-versions", { of: versionsOf(this.item), newest: s.version ?? 0 }),
+    );
+  }
+
+  /** @param {Version} last */
+  #gone(last) {
+    fill(
+      this.#place,
+      h(
+        "section",
+        { class: "card wide" },
+        h("h2", null, this.item, h("span", { class: "badge failed" }, "deleted")),
+        h("p", null, "Deleted", ` by ${last.by}`, last.at && ", ", time(last.at), ". Its versions stay: it can be restored."),
+      ),
+      h("tm-versions", { of: versionsOf(this.item), newest: last.version, deleted: true }),
     );
   }
 
@@ -164,13 +176,18 @@ class Schedules extends HTMLElement {
 
   /** @param {HTMLElement} control @param {string} id */
   async #delete(control, id) {
-    if (!(await confirmed(`Delete the schedule ${id}?`, "It runs no more, and its times and runs are gone. What it posted stays in its thread.", "Delete it")))
+    if (
+      !(await confirmed(
+        `Delete the schedule ${id}?`,
+        "It runs no more. What it posted stays in its thread, and its versions stay, so that you can restore it.",
+        "Delete it",
+      ))
+    )
       return;
     await act(control, async () => {
-      await client.request("DELETE /v1/schedules/{id}", { path: { id } });
+      await remove(id);
       notify(`The schedule ${id} is deleted.`);
-      if (this.item) location.hash = "#/schedules";
-      else await this.#load();
+      await this.#load();
     });
   }
 
@@ -204,23 +221,6 @@ class Schedules extends HTMLElement {
     };
     fill(this.#place, h("tm-form", { editing }));
   }
-}
-
-/**
- * Stores a schedule, unless another one is stored than the form knows.
- * @param {string} id @param {Doc} doc @param {Stored} known
- * @returns {Promise<string>} The id.
- */
-async function store(id, doc, known) {
-  const body = /** @type {NewSchedule} */ (/** @type {unknown} */ (doc)); // the server checks it
-  if (known.doc === undefined) return (await client.request("POST /v1/schedules", { body })).id ?? "";
-  const stored = await client.request("GET /v1/schedules/{id}", { path: { id } }).catch((error) => {
-    throw error instanceof APIError && error.status === 404 ? new ChangedMeanwhile({ doc: undefined }) : error;
-  });
-  const now = definition(stored);
-  if (!same(now, known.doc)) throw new ChangedMeanwhile({ doc: now, at: stored.updatedAt });
-  await client.request("PUT /v1/schedules/{id}", { path: { id }, body });
-  return id;
 }
 
 /** @param {Schedule} s */

@@ -1,26 +1,30 @@
-// The versions of a stored agent: two compared, and one stored again.
+// The versions of a stored definition: two compared, and one stored again.
 
-import { store } from "./agentstore.js";
 import { diff } from "./diff.js";
 import { act, button, fill, h, notify, time } from "./dom.js";
 import { ChangedMeanwhile, readable, same } from "./draft.js";
-import { client, may } from "./session.js";
 import { shows } from "./states.js";
 
-/** @import { components } from "./client/api.js" */
 /** @import { Doc } from "./draft.js" */
-/** @typedef {components["schemas"]["AgentVersion"]} AgentVersion */
+/** @typedef {{ version: number, deleted?: boolean, by?: string, at?: string, definition?: Doc, problem?: string }} Version */
 
-/** How many versions are read at a time. */
-const PAGE = 50;
+/**
+ * What has versions.
+ * @typedef {object} Versioned
+ * @property {(before: number | undefined) => Promise<{ versions: Version[], next?: number }>} load The newest first.
+ * @property {((doc: Doc, version: number) => Promise<void>) | undefined} store Stores a definition if a version is still the newest, 0 if it is deleted. Undefined: that is not allowed.
+ * @property {string} restored What happens once a deleted one is restored.
+ * @property {string} rolledBack What happens once a version is stored again.
+ */
 
 class Versions extends HTMLElement {
-  agent = "";
+  /** @type {Versioned} */
+  of = { load: async () => ({ versions: [] }), store: undefined, restored: "", rolledBack: "" };
   /** The version that is shown above. */
   newest = 0;
-  /** Whether the agent is deleted. */
+  /** Whether it is deleted. */
   deleted = false;
-  /** @type {AgentVersion[]} */
+  /** @type {Version[]} */
   #versions = [];
   #next = 0;
   /** The versions that are compared: the older and the newer one. @type {[number, number]} */
@@ -34,10 +38,7 @@ class Versions extends HTMLElement {
   }
 
   async #load() {
-    const page = await client.request("GET /v1/agents/{name}/versions", {
-      path: { name: this.agent },
-      query: { limit: PAGE, before: this.#next || undefined },
-    });
+    const page = await this.of.load(this.#next || undefined);
     this.#versions = [...this.#versions, ...page.versions];
     this.#next = page.next ?? 0;
     const readableOnes = this.#versions.filter((v) => v.definition);
@@ -46,7 +47,7 @@ class Versions extends HTMLElement {
   }
 
   #draw() {
-    /** @param {0 | 1} side @param {AgentVersion} v @param {string} label */
+    /** @param {0 | 1} side @param {Version} v @param {string} label */
     const radio = (side, v, label) =>
       h("input", {
         type: "radio",
@@ -90,7 +91,7 @@ class Versions extends HTMLElement {
                 h(
                   "td",
                   null,
-                  may("admin") &&
+                  this.of.store &&
                     v.definition &&
                     (this.deleted || v.version !== this.newest) &&
                     button(this.deleted ? "Restore…" : "Roll back…", () => this.#preview(v), {
@@ -110,7 +111,7 @@ class Versions extends HTMLElement {
 
   /** @param {number} version */
   #definition(version) {
-    return /** @type {Doc | undefined} */ (this.#versions.find((v) => v.version === version)?.definition);
+    return this.#versions.find((v) => v.version === version)?.definition;
   }
 
   #showDifference() {
@@ -125,10 +126,10 @@ class Versions extends HTMLElement {
     );
   }
 
-  /** Shows what storing a version again would change, and does it. @param {AgentVersion} v */
+  /** Shows what storing a version again would change, and does it. @param {Version} v */
   #preview(v) {
     const now = this.deleted ? {} : (this.#definition(this.newest) ?? {});
-    const then = /** @type {Doc} */ ({ ...v.definition });
+    const then = { ...v.definition };
     const error = h("p", { class: "error", role: "alert", hidden: true });
     const verb = this.deleted ? `Restore version ${v.version}` : `Store version ${v.version} again`;
     const section = h(
@@ -139,8 +140,8 @@ class Versions extends HTMLElement {
         "p",
         null,
         this.deleted
-          ? "The agent is as that version has it, and answers again."
-          : `It becomes version ${this.newest + 1}. The versions between stay. It applies from the next model call on, also in threads that run.`,
+          ? `It is as that version has it. ${this.of.restored}`
+          : `It becomes version ${this.newest + 1}. The versions between stay. ${this.of.rolledBack}`,
       ),
       same(now, then) ? h("p", { class: "hint" }, "Nothing changes: it is what is stored now.") : diff(readable(now), readable(then)),
       error,
@@ -152,7 +153,7 @@ class Versions extends HTMLElement {
           (e) =>
             act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
               try {
-                await store(this.agent, then, this.deleted ? 0 : this.newest);
+                await this.of.store?.(then, this.deleted ? 0 : this.newest);
                 notify(`Version ${v.version} is stored again.`);
                 this.dispatchEvent(new CustomEvent("stored", { bubbles: true }));
               } catch (problem) {
@@ -161,7 +162,7 @@ class Versions extends HTMLElement {
                 fill(
                   error,
                   problem instanceof ChangedMeanwhile
-                    ? `${problem.theirs.by || "Somebody else"} has changed the agent meanwhile: reload it and compare again.`
+                    ? `${problem.theirs.by || "Somebody else"} has changed it meanwhile: reload it and compare again.`
                     : /** @type {Error} */ (problem).message,
                 );
               }
