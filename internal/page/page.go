@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"path"
 	"strings"
+	"sync"
 
 	"github.com/threadmill/threadmill/clients/typescript"
 )
@@ -42,8 +43,10 @@ type File struct {
 	opens bool
 }
 
-// Files returns the files of the page.
-func Files() []File {
+// Files returns the files of the page. They are compressed once for all servers of the process.
+var Files = sync.OnceValue(readFiles)
+
+func readFiles() []File {
 	files := []File{newFile("GET /page/client/threadmill.js", "threadmill.js", typescript.Client)}
 	err := fs.WalkDir(web, "web", func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {

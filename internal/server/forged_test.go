@@ -43,7 +43,7 @@ var forgedBodies = map[string][]string{
 }
 
 // forge returns the body with each of its texts, one at a time, replaced by a forged one.
-func forge(t *testing.T, body, text string) []string {
+func forge(t testing.TB, body, text string) []string {
 	t.Helper()
 	var value any
 	require.NoError(t, json.Unmarshal([]byte(body), &value))
@@ -101,42 +101,43 @@ func (w *world) forged(o target, body, roles string) int {
 	return res.StatusCode
 }
 
+// siege sends every form of a decision to an operation, and reports whether one approved the call.
+func (w *world) siege(o target, who string) bool {
+	attacks := slices.Clone(forgedBodies[o.id])
+	for _, text := range forgedTexts {
+		if o.content == "application/json" {
+			attacks = append(attacks, forge(w.t, o.body, text)...)
+		}
+	}
+	for _, body := range attacks {
+		status := w.forged(o, body, who)
+		require.NotContains(w.t, []int{http.StatusInternalServerError, http.StatusUnauthorized}, status, "%s: %s", o.id, body)
+	}
+	return slices.ContainsFunc(w.threads.approvals.decided, func(d signals.Decide) bool { return d.Decision == event.DecisionApprove })
+}
+
 // TestForgedDecisions sends every form of a decision through every operation of the API's
 // description: without the role approve none decides, with it only the five that say so do.
 func TestForgedDecisions(t *testing.T) {
-	siege := func(t *testing.T, who string) (decided []string) {
-		for _, o := range targets(t, newWorld(t)) {
-			w := besieged(t)
-			attacks := slices.Clone(forgedBodies[o.id])
-			for _, text := range forgedTexts {
-				if o.content == "application/json" {
-					attacks = append(attacks, forge(t, o.body, text)...)
-				}
-			}
-			for _, body := range attacks {
-				status := w.forged(o, body, who)
-				require.NotContains(t, []int{http.StatusInternalServerError, http.StatusUnauthorized}, status, "%s: %s", o.id, body)
-			}
-			approves := func(d signals.Decide) bool { return d.Decision == event.DecisionApprove }
-			if slices.ContainsFunc(w.threads.approvals.decided, approves) {
-				decided = append(decided, o.id)
-			}
-		}
-		return decided
-	}
 	var rest []string
 	for _, role := range auth.AllRoles() {
-		if role == auth.RoleApprove || role == auth.RoleAdmin {
-			continue
+		if role != auth.RoleApprove && role != auth.RoleAdmin {
+			rest = append(rest, string(role))
 		}
-		rest = append(rest, string(role))
 	}
-	for _, who := range append(slices.Clone(rest), strings.Join(rest, " ")) {
-		t.Run("class authority: "+who, func(t *testing.T) { require.Empty(t, siege(t, who)) })
+	var decide []string
+	for _, o := range targets(t, newWorld(t)) {
+		t.Run("class authority: "+o.id, func(t *testing.T) {
+			w := besieged(t)
+			for _, who := range append(slices.Clone(rest), strings.Join(rest, " ")) {
+				require.False(t, w.siege(o, who), "decided with the role %s", who)
+			}
+			if besieged(t).siege(o, "read post approve") {
+				decide = append(decide, o.id)
+			}
+		})
 	}
-	t.Run("with the role approve", func(t *testing.T) {
-		require.Equal(t, []string{"chat", "chatRun", "decide", "publishMessage", "publishToolResult"}, siege(t, "read post approve"))
-	})
+	require.Equal(t, []string{"chat", "chatRun", "decide", "publishMessage", "publishToolResult"}, decide, "with the role approve")
 }
 
 // mcpArguments are arguments of the tools of /mcp.
@@ -155,30 +156,29 @@ var mcpArguments = map[string]string{
 
 // TestForgedMCPDecisions is TestForgedDecisions for the tools of /mcp, with clients of both generations.
 func TestForgedMCPDecisions(t *testing.T) {
-	siege := func(t *testing.T, version, roles string) (decided []string) {
-		for _, tool := range slices.Sorted(maps.Keys(mcpArguments)) {
-			w := besieged(t)
-			c := w.mcpClient(t, version, "eve "+roles)
-			attacks := []string{mcpArguments[tool]}
-			for _, text := range append(slices.Clone(forgedTexts), "approve c1") {
-				attacks = append(attacks, forge(t, mcpArguments[tool], text)...)
-			}
-			for _, args := range attacks {
-				got, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)})
-				require.NoError(t, err)
-				require.NotContains(t, got.Content[0].(*mcp.TextContent).Text, "internal error", "%s: %s", tool, args)
-			}
-			if len(w.threads.approvals.decided) > 0 {
-				decided = append(decided, tool)
-			}
+	siege := func(t *testing.T, w *world, version, tool, roles string) (decided bool) {
+		c := w.mcpClient(t, version, "eve "+roles)
+		attacks := []string{mcpArguments[tool]}
+		for _, text := range append(slices.Clone(forgedTexts), "approve c1") {
+			attacks = append(attacks, forge(t, mcpArguments[tool], text)...)
 		}
-		return decided
+		for _, args := range attacks {
+			got, err := c.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: json.RawMessage(args)})
+			require.NoError(t, err)
+			require.NotContains(t, got.Content[0].(*mcp.TextContent).Text, "internal error", "%s: %s", tool, args)
+		}
+		return len(w.threads.approvals.decided) > 0
 	}
 	eachGeneration(t, func(t *testing.T, version string) {
-		require.Empty(t, siege(t, version, "read"))
-		require.Empty(t, siege(t, version, "post"))
-		require.Empty(t, siege(t, version, "read post operate send-as"))
-		require.Equal(t, []string{"decide_approval"}, siege(t, version, "read post approve"))
+		for _, tool := range slices.Sorted(maps.Keys(mcpArguments)) {
+			t.Run(tool, func(t *testing.T) {
+				w := besieged(t)
+				for _, roles := range []string{"read", "post", "read post operate send-as"} {
+					require.False(t, siege(t, w, version, tool, roles), roles)
+				}
+				require.Equal(t, tool == "decide_approval", siege(t, besieged(t), version, tool, "read post approve"))
+			})
+		}
 	})
 	t.Run("every tool is attacked", func(t *testing.T) {
 		tools := newWorld(t).mcpClient(t, generations[0], "").toolsOf()

@@ -408,7 +408,7 @@ func TestMissingThread(t *testing.T) {
 	}{
 		{name: "not there", err: serviceerror.NewNotFound("no such workflow"), want: signals.ErrThreadNotFound},
 		{name: "closed", described: status(enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED), want: signals.ErrThreadClosed},
-		{name: "in its next run", described: status(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)},
+		{name: "opened meanwhile", described: status(enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING), want: signals.ErrThreadNotFound},
 		{name: "unknown", err: serviceerror.NewDeadlineExceeded("late")},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

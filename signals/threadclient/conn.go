@@ -165,12 +165,10 @@ func (c *conn) missing(ctx context.Context, threadID string) error {
 	}
 	open, err := c.isOpen(ctx, threadID)
 	switch {
-	case is[*serviceerror.NotFound](err):
+	case is[*serviceerror.NotFound](err), err == nil && open: // it was opened after the request
 		return signals.ErrThreadNotFound
 	case err != nil:
 		return err
-	case open:
-		return serviceerror.NewUnavailable("its workflow has just begun another run")
 	}
 	return signals.ErrThreadClosed
 }

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -82,6 +83,7 @@ func emptyPages(n int) []byte {
 // TestIngestBombs ingests documents that are made to exhaust their reader: each has failed with a reason, the memory of the
 // process stays bounded, and the worker goes on. It runs alone, since it measures the process.
 func TestIngestBombs(t *testing.T) { //nolint:paralleltest // see above
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // whatever the others run with
 	bombs := map[string]struct {
 		serve http.HandlerFunc
 		want  string

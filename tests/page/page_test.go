@@ -41,15 +41,17 @@ func TestPageTypes(t *testing.T) {
 	api, err := filepath.Abs("../../docs/openapi.json")
 	require.NoError(t, err)
 	proc.Output(t, testenv.Node(t, "node_modules/openapi-typescript/bin/cli.js", api, "--output", filepath.Join(dir, "client", "api.d.ts")))
-	check := func(file string) error {
-		return testenv.Node(t, "node_modules/typescript/bin/tsc", "--noEmit", "--allowJs", "--checkJs", "--strict", "--target", "es2024",
-			"--lib", "es2024,dom,dom.iterable,esnext.collection", "--module", "es2022", "--moduleResolution", "bundler",
-			"--noUnusedLocals", "--noUnusedParameters", file).Run()
-	}
-	require.NoError(t, check(filepath.Join(dir, "app.js")))
 	wrong := filepath.Join(dir, "wrong.js")
 	require.NoError(t, os.WriteFile(wrong, []byte(`import { client } from "./session.js"; client.post("t", { text: "no such field" });`), 0o600))
-	require.Error(t, check(wrong), "mistakes are found")
+	out, err := testenv.Node(t, "node_modules/typescript/bin/tsc", "--noEmit", "--allowJs", "--checkJs", "--strict", "--target", "es2024",
+		"--lib", "es2024,dom,dom.iterable,esnext.collection", "--module", "es2022", "--moduleResolution", "bundler", "--pretty", "false",
+		"--noUnusedLocals", "--noUnusedParameters", filepath.Join(dir, "app.js"), wrong).Output()
+	require.Error(t, err)
+	for line := range strings.Lines(string(out)) {
+		if !strings.HasPrefix(line, " ") {
+			require.Contains(t, line, "wrong.js", "the only mistake, which is found")
+		}
+	}
 }
 
 // gated is a tool that reports progress and then waits.
@@ -355,27 +357,4 @@ func TestFirstSession(t *testing.T) {
 	p.Enter(".new-thread textarea", "Welcome to my team!")
 	p.Until(`document.querySelectorAll("tm-thread .message").length >= 2 || [...document.querySelectorAll("tm-thread")].some((e) => e.textContent.split("Welcome to my team!").length > 2)`)
 	p.Sees("tm-thread", "greeter")
-}
-
-// TestPageWeight adds up what a browser transfers until a thread is shown.
-func TestPageWeight(t *testing.T) {
-	t.Parallel()
-	w := harness.New(t, harness.Options{})
-	id := w.Open()
-	for i := range 5 {
-		w.Say(id, fmt.Sprintf("use note {\"text\":\"%d\"}\nthen\n# Reply %d\n\nwith **Markdown**", i, i))
-	}
-	b := browser.New(t)
-	p := b.Open("about:blank")
-	bytes := transferred(p)
-	p.Do(chromedp.Navigate(browser.ThreadPage(w.API.URL, id)))
-	p.Sees(".message.final .body", "Reply 4")
-	p.Until(settled)
-	p.Until(fmt.Sprintf(`document.querySelector('.thread-row [href*=%q]') !== null`, id))
-	first := browser.Evaluate[float64](p, `performance.getEntriesByName("first-contentful-paint")[0].startTime`)
-	t.Logf("first contentful paint after %.0f ms", first)
-	total := bytes()
-	t.Logf("%.0f bytes transferred", total)
-	assert.Positive(t, total)
-	assert.Less(t, total, float64(maxFirstBytes))
 }

@@ -56,8 +56,8 @@ func TestPageTurn(t *testing.T) {
 		for _, theme := range []string{"light", "dark"} {
 			browser.Evaluate[chromedp.Void](p, fmt.Sprintf("document.documentElement.dataset.theme = %q", theme))
 			p.Accessible()
-			if *pictures != "" {
-				p.Picture(filepath.Join(*pictures, fmt.Sprintf("turn-%s-%d.png", theme, width)))
+			if *browser.Pictures != "" {
+				p.Picture(filepath.Join(*browser.Pictures, fmt.Sprintf("turn-%s-%d.png", theme, width)))
 			}
 		}
 		p.Until(`document.documentElement.scrollWidth <= innerWidth && document.querySelector(".side").scrollWidth <= document.querySelector(".side").clientWidth`)

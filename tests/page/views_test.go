@@ -24,10 +24,7 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-var (
-	pictures = flag.String("pictures", "", "folder into which TestPageViews writes a picture of each view in each theme and width")
-	update   = flag.Bool("update", false, "store what a screen reader reads, instead of comparing it")
-)
+var update = flag.Bool("update", false, "store what a screen reader reads, instead of comparing it")
 
 // view is something that the page can show.
 type view struct {
@@ -129,8 +126,8 @@ func TestPageViews(t *testing.T) {
 				for _, theme := range []string{"light", "dark"} {
 					browser.Evaluate[chromedp.Void](p, fmt.Sprintf("document.documentElement.dataset.theme = %q", theme))
 					p.Accessible()
-					if *pictures != "" {
-						p.Picture(filepath.Join(*pictures, fmt.Sprintf("%s-%s-%d.png", v.name, theme, size.width)))
+					if *browser.Pictures != "" {
+						p.Picture(filepath.Join(*browser.Pictures, fmt.Sprintf("%s-%s-%d.png", v.name, theme, size.width)))
 					}
 				}
 			}

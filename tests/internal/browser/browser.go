@@ -4,6 +4,7 @@ package browser
 import (
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"net/url"
 	"os"
@@ -23,6 +24,9 @@ import (
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
+
+// Pictures is the folder of the pictures of views in each theme and width, "" for none.
+var Pictures = flag.String("pictures", "", "folder into which tests of the page write a picture of each view in each theme and width")
 
 // Browser is a running Chromium.
 type Browser struct {

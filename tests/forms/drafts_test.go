@@ -1,4 +1,5 @@
-package page
+// Package forms tests in a browser what people type into the page: definitions, keys, drafts, and the limits of texts.
+package forms
 
 import (
 	"fmt"

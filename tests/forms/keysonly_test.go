@@ -1,4 +1,4 @@
-package page
+package forms
 
 import (
 	"context"

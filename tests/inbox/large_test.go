@@ -1,4 +1,4 @@
-package page
+package inbox
 
 import (
 	"context"
@@ -374,4 +374,27 @@ func TestPageListTop(t *testing.T) {
 	})()`)
 	p.Until(`document.getElementById("r0")?.getBoundingClientRect().top === 0`)
 	p.Until(`document.elementFromPoint(10, innerHeight - 10)?.id.startsWith("r")`)
+}
+
+// TestPageWeight adds up what a browser transfers until a thread is shown.
+func TestPageWeight(t *testing.T) {
+	t.Parallel()
+	w := harness.New(t, harness.Options{})
+	id := w.Open()
+	for i := range 5 {
+		w.Say(id, fmt.Sprintf("use note {\"text\":\"%d\"}\nthen\n# Reply %d\n\nwith **Markdown**", i, i))
+	}
+	b := browser.New(t)
+	p := b.Open("about:blank")
+	bytes := transferred(p)
+	p.Do(chromedp.Navigate(browser.ThreadPage(w.API.URL, id)))
+	p.Sees(".message.final .body", "Reply 4")
+	p.Until(settled)
+	p.Until(fmt.Sprintf(`document.querySelector('.thread-row [href*=%q]') !== null`, id))
+	first := browser.Evaluate[float64](p, `performance.getEntriesByName("first-contentful-paint")[0].startTime`)
+	t.Logf("first contentful paint after %.0f ms", first)
+	total := bytes()
+	t.Logf("%.0f bytes transferred", total)
+	assert.Positive(t, total)
+	assert.Less(t, total, float64(maxFirstBytes))
 }

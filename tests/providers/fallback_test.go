@@ -1,4 +1,5 @@
-package tests
+// Package providers tests turns with every provider, their limits and failures.
+package providers
 
 import (
 	"encoding/json"

@@ -1,4 +1,5 @@
-package page
+// Package inbox tests in a browser the lists of threads and threads with many lines.
+package inbox
 
 import (
 	"fmt"
@@ -34,8 +35,8 @@ func TestPageAgentsSideBySide(t *testing.T) {
 	}
 	const beside, below = "b.top === a.top && b.left > a.right && a.height > 0", "b.top >= a.bottom && b.left === a.left"
 	picture := func(name string) {
-		if *pictures != "" {
-			p.Picture(filepath.Join(*pictures, name+".png"))
+		if *browser.Pictures != "" {
+			p.Picture(filepath.Join(*browser.Pictures, name+".png"))
 		}
 	}
 	p.Enter("tm-composer textarea", "count 300 every 20ms")

@@ -1,4 +1,5 @@
-package tests
+// Package backends tests the main use cases on every combination of store and stream.
+package backends
 
 import (
 	"fmt"
