@@ -11,6 +11,7 @@ import (
 	"net"
 	"net/http"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -344,6 +345,7 @@ func TestMaxViewers(t *testing.T) {
 
 // TestSilentViewers: viewers that never read cost little, and are cut.
 func TestSilentViewers(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // whatever the others run with
 	const (
 		viewers   = 30
 		perViewer = 4 << 20
