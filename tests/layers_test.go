@@ -27,7 +27,7 @@ var layers = [][]string{
 	{"internal/library", "internal/entities"},
 	{"internal/deployment", "internal/gate"},
 	{"internal/doctor", "internal/recovery", "internal/repair", "internal/retention"},
-	{"signals/threadclient", "internal/erasures", "internal/export"},
+	{"signals/threadclient", "internal/erasures", "internal/export", "internal/scheduleversions"},
 	{"internal/histories"},
 	{"internal/configdiff"},
 	{"activities"},

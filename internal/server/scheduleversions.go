@@ -50,6 +50,9 @@ func (h *scheduleHandlers) keepVersion(ctx context.Context, id string, after int
 // without its author, since the request has succeeded.
 func (h *scheduleHandlers) noteVersion(ctx context.Context, id string, definition *signals.Schedule, by string) int {
 	versions, err := scheduleversions.Note(ctx, h.store, h.namespace, id, definition, by, time.Now().UTC())
+	if errors.Is(err, store.ErrUnavailable) { // logged elsewhere
+		return 0
+	}
 	if err != nil {
 		h.logger.Warn("noting the version of a schedule", "schedule", id, "error", err)
 		return 0
