@@ -27,7 +27,9 @@ const present = (id) =>
 /** @param {string} id @returns {Promise<Version[]>} */
 async function versions(id) {
   const found = await client.request("GET /v1/schedules/{id}/versions", { path: { id } });
-  return found.versions.map((v) => /** @type {Version} */ ({ ...v, by: v.by ?? "another client of Temporal" }));
+  // Temporal itself deletes a schedule some time after its last run.
+  const other = (/** @type {boolean | undefined} */ deleted) => (deleted ? "Temporal or another client of it" : "another client of Temporal");
+  return found.versions.map((v) => /** @type {Version} */ ({ ...v, by: v.by ?? other(v.deleted) }));
 }
 
 /** A schedule, or the newest version of one that is deleted. @param {string} id @returns {Promise<{ schedule: Schedule } | { schedule: undefined, last: Version }>} */
