@@ -371,6 +371,26 @@ func scheduleHTTP(t *testing.T, w *harness.Harness) {
 	require.Equal(t, 1, view.Runs)
 	require.Equal(t, http.StatusNoContent, call("DELETE", "/weekly", "", nil))
 	require.Equal(t, http.StatusNotFound, call("GET", "/weekly", "", nil))
+
+	t.Run("what Temporal returns is the version that was stored", func(t *testing.T) {
+		var made struct {
+			Version int `json:"version"`
+		}
+		for i, body := range []string{
+			`{"id": "full", "threadId": "http", "cron": ["0 9 * * mon"], "startAt": "2030-01-02T09:00:00+01:00", "every": "90m", "jitter": "1m30s", "note": "n", "remaining": 3,
+				"event": {"type": "day.begun", "metadata": {"team": {"b": 1.50, "a": "<&>"}}, "payload": {"n":  12345678901234567890, "at": "é\u00e9"}}}`,
+			`{"id": "plain", "threadId": "http", "cron": ["0 9 * * mon"], "event": {"type": "day.begun"}}`,
+			`{"id": "said", "threadId": "http", "cron": ["0 9 * * mon"], "paused": true, "message": {"content": "<b>", "sender": "ann", "metadata": {"n": 1e21, "list": []}}}`,
+		} {
+			require.Equal(t, http.StatusCreated, call("POST", "", body, &made))
+			require.Equal(t, 1, made.Version)
+			id := []string{"full", "plain", "said"}[i]
+			require.Equal(t, http.StatusOK, call("GET", "/"+id, "", &made))
+			require.Equal(t, 1, made.Version, id)
+			require.Equal(t, http.StatusOK, call("PUT", "/"+id+"?ifVersion=1", body, &made))
+			require.Equal(t, 1, made.Version, "%s: the same again is no version", id)
+		}
+	})
 }
 
 // TestScheduleOutage: schedules run while there is no worker.
