@@ -91,7 +91,7 @@ func TestTinyRun(t *testing.T) {
 		require.Equal(t, window, row.New.Count)
 		require.Equal(t, window, row.Aged.Count)
 	}
-	require.Len(t, r.Telemetry, 2*2)
+	require.Len(t, r.Telemetry, 2)
 	for _, row := range r.Telemetry {
 		require.Equal(t, 1, row.Ratio.Count)
 		require.Positive(t, row.Ratio.Median)
