@@ -85,6 +85,8 @@ func (cfg *Config) validate() error {
 		return errors.New("threadmill: Config.Store is required: one from sqlite.Open or postgres.Open")
 	case cfg.StaleAfter != 0 && cfg.StaleAfter < minStaleAfter:
 		return fmt.Errorf("threadmill: Config.StaleAfter is %s, must be at least %s: a busy worker may be silent for a moment", cfg.StaleAfter, minStaleAfter)
+	case cfg.AnswerWithin < 0:
+		return fmt.Errorf("threadmill: Config.AnswerWithin is %s, must not be negative", cfg.AnswerWithin)
 	case cfg.StopTimeout < 0:
 		return fmt.Errorf("threadmill: Config.StopTimeout is %s, must not be negative", cfg.StopTimeout)
 	case cfg.Telemetry.CountWaiting != 0 && cfg.Telemetry.CountWaiting < telemetry.MinCountWaiting:
@@ -107,7 +109,7 @@ func (cfg *Config) validate() error {
 // work makes what a worker needs: the client, which its activities use too, and the activities.
 func (r *Runtime) work(tools *tool.Set, hooks *hook.Set) (err error) {
 	cfg := &r.cfg
-	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue, StepQueues: r.queuesOfSteps, Redact: cfg.Redact, Erased: cfg.erased, Urgent: cfg.urgent})
+	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue, StepQueues: r.queuesOfSteps, Redact: cfg.Redact, Erased: cfg.erased, Urgent: cfg.urgent, AnswerWithin: cfg.AnswerWithin})
 	if err != nil {
 		return err
 	}
@@ -157,7 +159,7 @@ func (r *Runtime) serve() (err error) {
 		Authenticator:   cfg.Authenticator, Tools: r.known.Tools, Models: slices.Sorted(maps.Keys(cfg.Models)), Fallbacks: r.known.Fallbacks, ApproverGroups: cfg.ApproverGroups,
 		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Checks: r.check, Repair: r.repair, Due: r.due, Deployment: cfg.deployment().Inspect, CompareConfig: r.compare, Redact: cfg.Redact, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
 		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, WorkflowsURL: cfg.workflowsURL(), Rules: r.rules, Routes: routes,
-		Observe: r.observer.HTTP,
+		Observe: r.observer.HTTP, AnswerWithin: cfg.AnswerWithin,
 	})
 	return err
 }

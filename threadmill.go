@@ -184,6 +184,10 @@ type Config struct {
 	// calls then run on a task queue of their own, see docs/models.md. Default: no limits.
 	ModelLimits map[string]llm.Limits
 
+	// AnswerWithin is the time in which a thread must answer a post or a request of the API. After it, the post or request fails,
+	// and can be repeated. Default 10 seconds.
+	AnswerWithin time.Duration
+
 	// StopTimeout is the time that a stopping worker waits for running steps. Another worker
 	// retries unfinished steps. Default 10 seconds.
 	StopTimeout time.Duration

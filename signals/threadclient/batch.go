@@ -24,8 +24,8 @@ const (
 )
 
 const (
-	// sendWithin is the time limit of a batch. A thread with a worker answers in milliseconds.
-	sendWithin = 10 * time.Second
+	// answerWithin is the default of [Config].AnswerWithin. A thread with a worker answers in milliseconds.
+	answerWithin = 10 * time.Second
 
 	// answerPatience is the time after which a post that its thread has not answered is sent as a
 	// signal.
@@ -249,7 +249,7 @@ func (c *posts) postBySignal(ctx context.Context, threadID string, p signals.Pos
 // send sends one batch and returns the result of each post to its caller.
 func (c *posts) send(threadID string, batch []*pendingPost) {
 	// The request belongs to the trace of the first post; the turn of each post to its own.
-	ctx, cancel := context.WithTimeout(tracing.WithTraceparent(context.Background(), batch[0].post.Traceparent), sendWithin)
+	ctx, cancel := context.WithTimeout(tracing.WithTraceparent(context.Background(), batch[0].post.Traceparent), c.answerWithin)
 	defer cancel()
 	results, err := c.sendBatch(ctx, threadID, batch)
 	if err == nil && len(results) != len(batch) {

@@ -305,7 +305,7 @@ func TestPostsToAThreadWithoutAWorker(t *testing.T) {
 					require.Contains(t, silent.Reason, test.reason)
 					require.Empty(t, test.thread.kept)
 				}
-				<-time.After(sendWithin) // the update under way ends
+				<-time.After(answerWithin) // the update under way ends
 			})
 		})
 	}
@@ -328,7 +328,7 @@ func TestPostsToAThreadWithoutAWorker(t *testing.T) {
 			time.AfterFunc(time.Second, cancel)
 			_, err := c.Post(ctx, "t1", hello("e1"))
 			require.ErrorIs(t, err, context.Canceled)
-			<-time.After(sendWithin)
+			<-time.After(answerWithin)
 			require.Empty(t, o.kept)
 		})
 	})

@@ -48,6 +48,10 @@ type Config struct {
 
 	// StepQueues are further task queues on which steps of threads run, for [Client.Workers].
 	StepQueues []string
+
+	// AnswerWithin is the time in which a thread must answer a post. After it, the post fails, and can be repeated: posts are
+	// idempotent. Default 10 seconds.
+	AnswerWithin time.Duration
 }
 
 // New returns a client for the threads of one namespace.
@@ -60,7 +64,7 @@ func New(cfg Config) (*Client, error) {
 	if err := signals.ValidateID("namespace", cfg.Namespace); err != nil {
 		return nil, err
 	}
-	return newClient(&conn{cfg.Temporal, cfg.Namespace, cfg.TaskQueue, cfg.StepQueues, cfg.Redact, cfg.Erased, cfg.Urgent}, &lanes{of: map[string]*lane{}}), nil
+	return newClient(&conn{cfg.Temporal, cfg.Namespace, cfg.TaskQueue, cfg.StepQueues, cfg.Redact, cfg.Erased, cfg.Urgent, cmp.Or(cfg.AnswerWithin, answerWithin)}, &lanes{of: map[string]*lane{}}), nil
 }
 
 func newClient(c *conn, l *lanes) *Client {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -26,6 +27,8 @@ type conn struct {
 	redact     *redact.Redactor
 	erased     func(ctx context.Context, namespace, threadID string) (bool, error)
 	urgent     func(ctx context.Context, namespace, threadID string)
+
+	answerWithin time.Duration
 }
 
 // hurry has the running steps of a thread let its workflow task go, if they hold it and the thread must not

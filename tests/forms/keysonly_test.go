@@ -130,6 +130,8 @@ func TestPageFormsByKeys(t *testing.T) {
 	p.kept()
 	p.press("tm-schedules button", "Delete…")
 	p.press("dialog button", "Delete it")
+	p.Sees("tm-schedules .badge", "deleted")
+	p.press("#nav a", "Schedules")
 	p.Sees("tm-schedules", "There are no schedules.")
 	p.kept()
 

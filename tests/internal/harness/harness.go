@@ -103,6 +103,9 @@ type Options struct {
 const (
 	Patience = 2 * time.Minute
 	Tick     = 10 * time.Millisecond
+
+	// answerWithin is more than the default, since a machine that stalls does so for more than ten seconds.
+	answerWithin = 40 * time.Second
 )
 
 // Harness is a running Threadmill.
@@ -242,7 +245,7 @@ func New(t testing.TB, o Options) *Harness {
 	w.config = threadmill.Config{
 		Temporal: w.Temporal, Store: w.Store, Stream: w.Stream, Agents: o.Agents, Tools: tools,
 		Models: models, Namespace: w.TaskQueue, TaskQueue: w.TaskQueue,
-		ModelRetries: map[string]llm.Retry{"openai": {MaxAttempts: o.MaxModelAttempts}}, StopTimeout: time.Second, Logger: o.Logger, Replay: worker.WorkflowReplayerOptions{DataConverter: o.Converter},
+		ModelRetries: map[string]llm.Retry{"openai": {MaxAttempts: o.MaxModelAttempts}}, StopTimeout: time.Second, AnswerWithin: answerWithin, Logger: o.Logger, Replay: worker.WorkflowReplayerOptions{DataConverter: o.Converter},
 		StepsAsActivities: o.StepsAsActivities || StepsAsActivities(),
 	}
 	if o.Configure != nil {
