@@ -131,9 +131,9 @@ func TestPageFormsByKeys(t *testing.T) {
 	p.press("tm-schedules button", "Delete…")
 	p.press("dialog button", "Delete it")
 	p.Sees("tm-schedules .badge", "deleted")
+	p.kept()
 	p.press("#nav a", "Schedules")
 	p.Sees("tm-schedules", "There are no schedules.")
-	p.kept()
 
 	// An MCP server.
 	p.press("#nav a", "MCP servers")
