@@ -159,7 +159,8 @@ func put(ctx context.Context, documents store.Documents, namespace, id string, b
 // pageSize is the number of documents that Edit reads at once.
 const pageSize = 20
 
-// Edit changes the versions of all schedules of a namespace: edit is called for each version, and drops it by returning false.
+// Edit changes the versions of all schedules of a namespace: edit is called for each version, and drops it by returning false. Of a schedule
+// without a definition, nothing is left.
 func Edit(ctx context.Context, documents store.Documents, namespace string, edit func(*Version) (keep bool)) error {
 	for after := ""; ; {
 		page, err := documents.Documents(ctx, namespace, Kind, after, pageSize)
@@ -168,11 +169,14 @@ func Edit(ctx context.Context, documents store.Documents, namespace string, edit
 		}
 		for _, d := range page {
 			_, err := change(ctx, documents, namespace, d.Name, func(v Versions) Versions {
-				kept := Versions{}
+				kept, defined := Versions{}, false
 				for _, one := range v {
 					if edit(&one) {
-						kept = append(kept, one)
+						kept, defined = append(kept, one), defined || one.Definition != nil
 					}
+				}
+				if !defined {
+					return nil
 				}
 				return kept
 			})

@@ -103,23 +103,29 @@ func TestEdit(t *testing.T) {
 	}
 	_, err := scheduleversions.Note(t.Context(), db, "other", "s1", posting("b"), "ann", noon)
 	require.NoError(t, err)
+	_, err = scheduleversions.Note(t.Context(), db, "ns", "s1", nil, "ann", noon)
+	require.NoError(t, err)
 	drop := func(text string) {
 		require.NoError(t, scheduleversions.Edit(t.Context(), db, "ns", func(v *scheduleversions.Version) bool {
 			v.By = "somebody"
-			return v.Definition.Message.Content != text
+			return v.Definition == nil || v.Definition.Message.Content != text
 		}))
 	}
 	drop("b")
 	for i := range schedules {
 		v, err := scheduleversions.Read(t.Context(), db, "ns", fmt.Sprint("s", i))
 		require.NoError(t, err)
-		require.Equal(t, []string{"1 a", "3 a"}, texts(v))
+		want := []string{"1 a", "3 a"}
+		if i == 1 {
+			want = append(want, "4 deleted")
+		}
+		require.Equal(t, want, texts(v))
 		require.Equal(t, "somebody", v.Newest().By)
 	}
 	drop("a")
 	left, err := db.Documents(t.Context(), "ns", scheduleversions.Kind, "", 10)
 	require.NoError(t, err)
-	require.Empty(t, left, "nothing is left of a schedule without versions")
+	require.Empty(t, left, "nothing is left of a schedule without a definition, not even who deleted it")
 	v, err := scheduleversions.Read(t.Context(), db, "other", "s1")
 	require.NoError(t, err)
 	require.Equal(t, []string{"1 b"}, texts(v), "of another namespace")

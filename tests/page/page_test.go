@@ -47,6 +47,7 @@ func TestPageTypes(t *testing.T) {
 		"--lib", "es2024,dom,dom.iterable,esnext.collection", "--module", "es2022", "--moduleResolution", "bundler", "--pretty", "false",
 		"--noUnusedLocals", "--noUnusedParameters", filepath.Join(dir, "app.js"), wrong).Output()
 	require.Error(t, err)
+	require.NotEmpty(t, out)
 	for line := range strings.Lines(string(out)) {
 		if !strings.HasPrefix(line, " ") {
 			require.Contains(t, line, "wrong.js", "the only mistake, which is found")
