@@ -352,7 +352,8 @@ func chord(letter string) chromedp.Action[chromedp.Void] {
 	}
 }
 
-// TestPageListTop scrolls fast to the beginning of a list whose rows are lower than estimated, so that it comes to rest above the first one.
+// TestPageListTop scrolls fast to the beginning of a list whose rows are lower than estimated, so that it comes to rest
+// above the first one, whether or not its rows were measured by then.
 func TestPageListTop(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{})
@@ -374,6 +375,22 @@ func TestPageListTop(t *testing.T) {
 	})()`)
 	p.Until(`document.getElementById("r0")?.getBoundingClientRect().top === 0`)
 	p.Until(`document.elementFromPoint(10, innerHeight - 10)?.id.startsWith("r")`)
+	// Rows in view that become lower while nobody scrolls leave no space above them: the row that stays is at the other end of the window.
+	browser.Evaluate[chromedp.Void](p, `(async () => {
+		const scroller = document.getElementById("scroller");
+		for (const top of [300, 0]) {
+			const scrolled = new Promise((done) => scroller.addEventListener("scroll", done, { once: true }));
+			scroller.scrollTop = top;
+			await scrolled;
+		}
+	})()`)
+	for i := range 3 {
+		browser.Evaluate[chromedp.Void](p, fmt.Sprintf(`(async () => {
+			document.getElementById("r%d").style.height = "20px";
+			for (let i = 0; i < 2; i++) await new Promise(requestAnimationFrame); // until the list knows
+		})()`, i))
+		p.Until(fmt.Sprintf(`document.getElementById("r0").getBoundingClientRect().top === 0 && document.getElementById("r3").getBoundingClientRect().top === %d`, 90-10*(i+1)))
+	}
 }
 
 // TestPageWeight adds up what a browser transfers until a thread is shown.

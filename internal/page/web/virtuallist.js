@@ -183,8 +183,7 @@ export class VirtualList {
       const inList = log || (top > 0 && top < this.#rows.total); // at the beginning, new rows are to be seen
       // The rows that come into view may still change. They move what has yet to come, and not what is there.
       this.#anchor = inList && !this.stuck ? this.#rows.keys[this.#rows.at(up ? bottom - 1 : top)] : undefined;
-      clearTimeout(this.#resting);
-      this.#resting = window.setTimeout(() => this.#settle(), REST);
+      this.#rest();
     }
     this.render();
     moved?.();
@@ -278,7 +277,18 @@ export class VirtualList {
 
   /** Keeps what is in view where it is after it has moved down in the list. @param {number} shift */
   #shift(shift) {
-    if (this.#anchor !== undefined) this.#drift -= shift;
+    if (this.#anchor === undefined || shift === 0) return;
+    this.#drift -= shift;
+    if (!this.#resting) this.#rest();
+  }
+
+  /** Corrects the scroll position once nobody has scrolled for a while. */
+  #rest() {
+    clearTimeout(this.#resting);
+    this.#resting = window.setTimeout(() => {
+      this.#resting = 0;
+      this.#settle();
+    }, REST);
   }
 
   /** Gives the space between the rows its height. */
