@@ -34,13 +34,11 @@ type threadPages struct {
 // threadTab is a tab with a thread.
 type threadTab struct{ *browser.Tab }
 
-// openPages bundles a page of tests/npm in a project that has the package: its script, and what that imports.
-func openPages(t *testing.T, project, script string, imports ...string) *threadPages {
-	for _, name := range append(imports, script) {
-		code, err := os.ReadFile(filepath.Join("../npm", name))
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(project, name), code, 0o600))
-	}
+// openPages bundles a page of tests/npm in a project that has the package.
+func openPages(t *testing.T, project, script string) *threadPages {
+	code, err := os.ReadFile(filepath.Join("../npm", script))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(project, script), code, 0o600))
 	proc.Output(t, testenv.Node(t, "bundle.mjs", filepath.Join(project, script), filepath.Join(project, "page.js")))
 	page := `<!doctype html><title>thread</title><div id="root"></div><script type="module" src="page.js"></script>`
 	if _, err := os.Stat(filepath.Join(project, "page.css")); err == nil {
@@ -54,15 +52,15 @@ func openPages(t *testing.T, project, script string, imports ...string) *threadP
 }
 
 // load opens the page of a thread in a new tab.
-func (p *threadPages) load(t *testing.T, page, thread, name string) *browser.Tab {
+func (p *threadPages) load(t *testing.T, thread, name string) *browser.Tab {
 	p.T, p.browser.T = t, t
-	query := url.Values{"page": {page}, "api": {"http://" + p.proxy.Addr}, "direct": {p.API.URL}, "name": {name}}
+	query := url.Values{"api": {"http://" + p.proxy.Addr}, "direct": {p.API.URL}, "name": {name}}
 	return p.browser.OpenAs(name, p.site.URL+"/?"+query.Encode()+"#"+thread)
 }
 
 // open opens a thread in a new tab of thread.jsx.
 func (p *threadPages) open(t *testing.T, thread, name string) threadTab {
-	tab := threadTab{p.load(t, "thread", thread, name)}
+	tab := threadTab{p.load(t, thread, name)}
 	tab.Until(`window.thread?.loaded`)
 	return tab
 }

@@ -29,7 +29,7 @@ var recipes = []recipe{
 // TestRecipes uses the chats that docs/frontends.md has for other libraries.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
-	p := openPages(t, packClient(t).install(t, "ai7"), "recipes.jsx", "assistant-ui.jsx", "copilotkit.jsx")
+	project := packClient(t).install(t, "ai7")
 	docs, err := os.ReadFile("../../docs/frontends.md")
 	require.NoError(t, err)
 	for _, r := range recipes {
@@ -37,15 +37,15 @@ func TestRecipes(t *testing.T) {
 			code, err := os.ReadFile(filepath.Join("../npm", r.name+".jsx"))
 			require.NoError(t, err)
 			assert.Contains(t, string(docs), "```jsx\n"+string(code)+"```\n", "docs/frontends.md has the code that is tested")
-			r.run(t, p)
+			require.NoError(t, os.WriteFile(filepath.Join(project, "chat.jsx"), code, 0o600))
+			r.run(t, openPages(t, project, "recipes.jsx"))
 		})
 	}
 }
 
 func (r recipe) run(t *testing.T, p *threadPages) {
 	open := func(t *testing.T, thread string) recipeTab {
-		thread = r.name + "-" + thread
-		return recipeTab{p.load(t, r.name, thread, "ann"), r, thread}
+		return recipeTab{p.load(t, thread, "ann"), r, thread}
 	}
 
 	t.Run("text and a tool", func(t *testing.T) {
@@ -197,7 +197,7 @@ func (tab recipeTab) settles(p *threadPages) {
 	tab.T.Helper()
 	messages := fmt.Sprintf(`[...document.querySelectorAll(%q)].map((e) => e.innerText.trim()).join("\n")`, tab.message)
 	var here, there string
-	fresh := p.load(p.T.(*testing.T), tab.name, tab.thread, "bob")
+	fresh := p.load(p.T.(*testing.T), tab.thread, "bob")
 	same := func() bool {
 		here, there = browser.Evaluate[string](tab.Tab, messages), browser.Evaluate[string](fresh, messages)
 		return here != "" && here == there

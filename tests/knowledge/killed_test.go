@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -126,13 +127,13 @@ func requireWholeDocument(t *testing.T, w *harness.Harness, d store.KnowledgeDoc
 	require.Equal(t, n, index.Embedders[0].Chunks)
 }
 
-// poll searches all the time until the test stops it: what it finds is always one whole revision.
+// poll searches again and again until the test stops it: what it finds is always one whole revision. It leaves time to what it watches.
 func poll(t *testing.T, w *harness.Harness, n int) (stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	var polling sync.WaitGroup
 	polling.Go(func() {
-		for ctx.Err() == nil {
+		for ; ctx.Err() == nil; time.Sleep(2 * harness.Tick) {
 			hits, err := w.Store.SearchText(ctx, w.TaskQueue, "manual", store.KnowledgeScope{Limit: store.MaxKnowledgeHits})
 			if err != nil {
 				continue // the end
