@@ -3,7 +3,6 @@ package programs
 import (
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -12,14 +11,13 @@ import (
 
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/harness"
+	proc "github.com/threadmill/threadmill/tests/internal/process"
 )
 
 // TestOwnMain runs examples/own-main as a process, as a test of package app.
 func TestOwnMain(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "refunds")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/threadmill/threadmill/examples/own-main").CombinedOutput()
-	require.NoError(t, err, string(out))
+	path := proc.BuildProgram(t, "examples/own-main")
 	file, err := filepath.Abs("../../examples/own-main/threadmill.yaml")
 	require.NoError(t, err)
 	address := "TEMPORAL_ADDRESS=" + harness.Temporal(t).Addr()

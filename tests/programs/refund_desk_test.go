@@ -3,7 +3,6 @@ package programs
 import (
 	"encoding/json"
 	"net/http"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
+	proc "github.com/threadmill/threadmill/tests/internal/process"
 	temporalserver "github.com/threadmill/threadmill/threadmilltest/embedded"
 )
 
@@ -22,9 +22,7 @@ import (
 func TestRefundDesk(t *testing.T) {
 	t.Parallel()
 	const card = "4111 1111 1111 1111"
-	path := filepath.Join(t.TempDir(), "refunds")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/threadmill/threadmill/examples/refunds").CombinedOutput()
-	require.NoError(t, err, string(out))
+	path := proc.BuildProgram(t, "examples/refunds")
 	temporal, records, name := t.TempDir(), t.TempDir(), testenv.Name("desk")
 	server, err := temporalserver.Start(t.Context(), temporalserver.Config{DataDir: temporal, Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), Logger: harness.Quiet})
 	require.NoError(t, err)

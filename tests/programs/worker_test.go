@@ -22,16 +22,8 @@ import (
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/tests/internal/harness"
+	proc "github.com/threadmill/threadmill/tests/internal/process"
 )
-
-// buildWorker builds the program, and returns its path.
-func buildWorker(t *testing.T) string {
-	t.Helper()
-	path := filepath.Join(t.TempDir(), "worker")
-	out, err := exec.Command("go", "build", "-o", path, "github.com/threadmill/threadmill/worker").CombinedOutput()
-	require.NoError(t, err, string(out))
-	return path
-}
 
 // process is a worker in a separate process.
 type process struct {
@@ -199,7 +191,7 @@ func collect(t *testing.T, lines <-chan string, until string) []string {
 // TestWorkerAndAPIApart runs the roles in separate processes, on PostgreSQL and NATS.
 func TestWorkerAndAPIApart(t *testing.T) {
 	t.Parallel()
-	path, queue := buildWorker(t), testenv.Name("q")
+	path, queue := proc.BuildWorker(t), testenv.Name("q")
 	provider := llmtest.NewServer(llmtest.Config{T: t})
 	t.Cleanup(provider.Close)
 	env := []string{
@@ -263,7 +255,7 @@ func TestWorkerAndAPIApart(t *testing.T) {
 // that. Without recovery, the step would count as lost after an hour.
 func TestWorkerRecovery(t *testing.T) {
 	t.Parallel()
-	path, queue, folder := buildWorker(t), testenv.Name("q"), filepath.Join(t.TempDir(), "recovery")
+	path, queue, folder := proc.BuildWorker(t), testenv.Name("q"), filepath.Join(t.TempDir(), "recovery")
 	provider := llmtest.NewServer(llmtest.Config{T: t})
 	t.Cleanup(provider.Close)
 	file := filepath.Join(t.TempDir(), "threadmill.yaml")
@@ -317,7 +309,7 @@ temporal: {staleAfter: 1h}
 // TestWorkerAlone runs both roles in one process with a file and without NATS.
 func TestWorkerAlone(t *testing.T) {
 	t.Parallel()
-	path, address := buildWorker(t), "TEMPORAL_ADDRESS="+harness.Temporal(t).Addr()
+	path, address := proc.BuildWorker(t), "TEMPORAL_ADDRESS="+harness.Temporal(t).Addr()
 	p := startProcess(t, path, []string{address}, "--sqlite", filepath.Join(t.TempDir(), "records.db"), "--task-queue", testenv.Name("q")).awaitReady()
 	require.Equal(t, "WARN", p.logged("NATS_URL is not set")["level"])
 	require.Contains(t, p.post("/v1/threads", `{"id":"`+testenv.Name("t")+`"}`, http.StatusCreated), `"status":"open"`)

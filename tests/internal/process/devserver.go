@@ -23,28 +23,34 @@ const (
 	Tick     = 10 * time.Millisecond
 )
 
-// Build builds the devserver into a folder of the test and returns its path.
+// Build builds the devserver and returns its path, in a folder of the test or in that of THREADMILL_PROGRAMS, where others
+// find it.
 func Build(t testing.TB) string {
 	t.Helper()
-	return build(t, "devserver")
+	return BuildProgram(t, "devserver")
 }
 
 // BuildWorker builds the worker, like [Build].
 func BuildWorker(t testing.TB) string {
 	t.Helper()
-	return build(t, "worker")
+	return BuildProgram(t, "worker")
 }
 
 // BuildStarter builds the command line, like [Build].
 func BuildStarter(t testing.TB) string {
 	t.Helper()
-	return build(t, "starter")
+	return BuildProgram(t, "starter")
 }
 
-func build(t testing.TB, program string) string {
+// BuildProgram builds the program of a folder, like [Build].
+func BuildProgram(t testing.TB, folder string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), program)
-	out, err := exec.Command("go", "build", "-o", path, "github.com/threadmill/threadmill/"+program).CombinedOutput()
+	dir := os.Getenv("THREADMILL_PROGRAMS")
+	if dir == "" {
+		dir = t.TempDir()
+	}
+	path := filepath.Join(dir, filepath.Base(folder))
+	out, err := exec.Command("go", "build", "-ldflags=-s", "-o", path, "github.com/threadmill/threadmill/"+folder).CombinedOutput()
 	require.NoError(t, err, string(out))
 	return path
 }
