@@ -51,7 +51,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// runExample runs an example as its README says, and returns its standard output.
+// runExample runs an example as its README says, but without symbols, which are linked slowly, and returns its standard output.
 func runExample(t *testing.T, name string) string {
 	t.Helper()
 	taskQueue := "example-" + signals.NewID()
@@ -61,7 +61,7 @@ func runExample(t *testing.T, name string) string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*harness.Patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "run", "./examples/"+name, "-task-queue", taskQueue)
+	cmd := exec.CommandContext(ctx, "go", "run", "-ldflags=-s", "./examples/"+name, "-task-queue", taskQueue)
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), "TEMPORAL_ADDRESS="+harness.Temporal(t).Addr(), "TEMPORAL_NAMESPACE=default",
 		"TEMPORAL_CONFIG_FILE="+filepath.Join(t.TempDir(), "none.toml"), "OPENAI_API_KEY=")

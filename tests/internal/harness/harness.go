@@ -198,7 +198,7 @@ func New(t testing.TB, o Options) *Harness {
 	w := &Harness{T: t, Server: server(t, o), TaskQueue: fmt.Sprintf("test-%d", counter.Add(1))}
 	options := client.Options{
 		HostPort: w.Server.Addr(), Identity: "threadmill-tests", Logger: sdklog.NewStructuredLogger(Quiet),
-		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: Patience},
+		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: Patience, GrpcCompression: &client.GrpcCompressionNone{}},
 	}
 	options.DataConverter = o.Converter
 	if o.Deaf {
