@@ -51,7 +51,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// runExample runs an example as its README says, but without symbols, which are linked slowly, and returns its standard output.
+// runExample runs an example as its README says, but without symbols, which take long to link, and returns its standard output.
 func runExample(t *testing.T, name string) string {
 	t.Helper()
 	taskQueue := "example-" + signals.NewID()
