@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -26,7 +25,6 @@ import (
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tests/internal/process"
-	"github.com/threadmill/threadmill/threadmilltest/embedded"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -99,25 +97,22 @@ func TestDoctorOfTemporal(t *testing.T) {
 	wrong := searchattr.Types()
 	wrong[signals.AttributeStatus] = enumspb.INDEXED_VALUE_TYPE_INT
 	for name, c := range map[string]struct {
-		config embedded.Config
+		config process.TemporalConfig
 		want   doctor.Finding
 	}{
 		"no search attributes": {want: doctor.Bad("search attributes", "start a worker, which registers them, or run: temporal operator search-attribute create --name ThreadmillAgents --type KeywordList",
 			"ThreadmillAgents, ThreadmillNamespace, ThreadmillStatus missing")},
 		"a search attribute of another type": {
-			config: embedded.Config{SearchAttributes: wrong},
+			config: process.TemporalConfig{SearchAttributes: wrong},
 			want:   doctor.Bad("search attributes", "use another namespace of Temporal", "ThreadmillStatus is a Int, must be a Keyword"),
 		},
 		"a short retention": {
-			config: embedded.Config{SearchAttributes: searchattr.Types(), Retention: time.Hour},
+			config: process.TemporalConfig{SearchAttributes: searchattr.Types(), Retention: time.Hour},
 			want:   doctor.Odd("namespace", "raise it: temporal operator namespace update --namespace default --retention 7d", `namespace "default" keeps closed workflows for only 1h`),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c.config.Addr, c.config.Logger, c.config.LogLevel = "127.0.0.1:0", harness.Quiet, slog.LevelError+4
-			s, err := embedded.Start(t.Context(), c.config)
-			require.NoError(t, err)
-			t.Cleanup(s.Stop)
+			s := process.NewTemporal(t, c.config)
 			requireFinding(t, doctorOf(t, 1, "--address", s.Addr(), "--api", "http://"+process.FreeAddr(t)), c.want)
 		})
 	}

@@ -21,16 +21,14 @@ import (
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/postgres"
 	"github.com/threadmill/threadmill/tests/internal/check"
-	"github.com/threadmill/threadmill/tests/internal/harness"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
-	server "github.com/threadmill/threadmill/threadmilltest/embedded"
 )
 
 // restore is a worker on PostgreSQL, which is killed, and whose store is restored into another database.
 type restore struct {
 	t         *testing.T
 	provider  *llmtest.Server
-	temporal  *server.Server
+	temporal  *proc.Temporal
 	worker    string
 	starter   string
 	workspace string
@@ -110,12 +108,7 @@ func TestRestoreDump(t *testing.T) {
 func newRestore(t *testing.T) *restore {
 	r := &restore{t: t, provider: llmtest.NewServer(llmtest.Config{T: t}), worker: proc.BuildWorker(t), starter: proc.BuildStarter(t), workspace: t.TempDir()}
 	t.Cleanup(r.provider.Close)
-	var err error
-	r.temporal, err = server.Start(t.Context(), server.Config{
-		Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), Logger: harness.Quiet, LogLevel: silentServer,
-	})
-	require.NoError(t, err)
-	t.Cleanup(r.temporal.Stop)
+	r.temporal = proc.NewTemporal(t, proc.TemporalConfig{SearchAttributes: searchattr.Types()})
 	return r
 }
 

@@ -3,7 +3,6 @@ package faults
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"net/url"
@@ -23,7 +22,6 @@ import (
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
-	server "github.com/threadmill/threadmill/threadmilltest/embedded"
 )
 
 // soakEnv is the variable with the duration of the soak, such as 1h. Without it, each kind of fault
@@ -47,9 +45,6 @@ type soakPace struct {
 	accepted int64
 	thread   int // accepted posts before a thread may be closed
 }
-
-// silentServer keeps the log of a Temporal server out of the tests.
-const silentServer = slog.LevelError + 4
 
 var soakSecrets = []string{"TICKS_SECRET=k"}
 
@@ -120,11 +115,7 @@ func TestSoak(t *testing.T) {
 		t.Cleanup(func() { _ = s.db.Close() })
 		s.proxy = proc.NewProxy(t, u.Host)
 		u.Host = s.proxy.Addr
-		own, err := server.Start(t.Context(), server.Config{
-			DataDir: t.TempDir(), Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), Logger: harness.Quiet, LogLevel: silentServer,
-		})
-		require.NoError(t, err)
-		t.Cleanup(own.Stop)
+		own := proc.NewTemporal(t, proc.TemporalConfig{DataDir: t.TempDir(), SearchAttributes: searchattr.Types()})
 		s.server = proc.NewWorker(t, proc.Options{
 			Binary: proc.BuildWorker(t), Config: soakConfig, Env: append([]string{"DATABASE_URL=" + u.String()}, soakSecrets...),
 		}, own.Addr())

@@ -12,9 +12,7 @@ import (
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/check"
-	"github.com/threadmill/threadmill/tests/internal/harness"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
-	temporalserver "github.com/threadmill/threadmill/threadmilltest/embedded"
 )
 
 // TestRefundDesk runs examples/refunds as a process, with a Temporal server that keeps its data in a file. A customer writes the number
@@ -24,9 +22,7 @@ func TestRefundDesk(t *testing.T) {
 	const card = "4111 1111 1111 1111"
 	path := proc.BuildProgram(t, "examples/refunds")
 	temporal, records, name := t.TempDir(), t.TempDir(), testenv.Name("desk")
-	server, err := temporalserver.Start(t.Context(), temporalserver.Config{DataDir: temporal, Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), Logger: harness.Quiet})
-	require.NoError(t, err)
-	t.Cleanup(server.Stop)
+	server := proc.NewTemporal(t, proc.TemporalConfig{DataDir: temporal, SearchAttributes: searchattr.Types()})
 	p := startProcess(t, path, []string{"TEMPORAL_ADDRESS=" + server.Addr(), "REFUNDS_WEBHOOK_SECRET=secret"},
 		"--sqlite", filepath.Join(records, "records.db"), "--task-queue", name, "--namespace", name, "--log-level", "debug").awaitReady()
 

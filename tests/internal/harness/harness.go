@@ -43,7 +43,7 @@ import (
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/stream/memory"
 	"github.com/threadmill/threadmill/stream/nats"
-	"github.com/threadmill/threadmill/threadmilltest/embedded"
+	"github.com/threadmill/threadmill/tests/internal/process"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/tool/clock"
 	"github.com/threadmill/threadmill/tool/shell"
@@ -112,7 +112,7 @@ const (
 type Harness struct {
 	T         testing.TB
 	Temporal  client.Client
-	Server    *embedded.Server
+	Server    *process.Temporal
 	Store     store.Store
 	Stream    stream.Stream
 	Provider  *llmtest.Server
@@ -127,12 +127,12 @@ type Harness struct {
 	Rewritten bool
 }
 
-var (
-	shared     *embedded.Server
-	sharedOnce sync.Once
-	sharedErr  error
-	counter    atomic.Int64
-)
+// shared starts the Temporal server of the tests of a process.
+var shared = sync.OnceValues(func() (*process.Temporal, error) {
+	return process.StartTemporal(process.TemporalConfig{SearchAttributes: searchattr.Types()})
+})
+
+var counter atomic.Int64
 
 // note is a minimal tool: an activity that needs no approval.
 var note = tool.MustFunc("note", "Notes a text.", func(_ context.Context, _ tool.Call, in struct {
@@ -141,9 +141,6 @@ var note = tool.MustFunc("note", "Notes a text.", func(_ context.Context, _ tool
 ) (string, error) {
 	return "noted: " + in.Text, nil
 })
-
-// silent keeps the server's log out of the tests: it reports a cancelled wait as an error.
-const silent = slog.LevelError + 4
 
 // Quiet is a logger for errors only.
 var Quiet = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
@@ -163,15 +160,11 @@ func init() {
 }
 
 // Temporal returns the server that the tests of one process share.
-func Temporal(t testing.TB) *embedded.Server {
+func Temporal(t testing.TB) *process.Temporal {
 	t.Helper()
-	sharedOnce.Do(func() {
-		shared, sharedErr = embedded.Start(context.Background(), embedded.Config{
-			Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), Logger: Quiet, LogLevel: silent,
-		})
-	})
-	require.NoError(t, sharedErr)
-	return shared
+	s, err := shared()
+	require.NoError(t, err)
+	return s
 }
 
 // Protocol returns the protocol that the provider "openai" speaks: openai, openai-responses, anthropic or
@@ -300,7 +293,7 @@ func (w *Harness) StartWorker() (stop func()) {
 	return stop
 }
 
-func server(t testing.TB, o Options) *embedded.Server {
+func server(t testing.TB, o Options) *process.Temporal {
 	if o.Dynamic == nil && o.Dir == "" {
 		return Temporal(t)
 	}
@@ -308,12 +301,7 @@ func server(t testing.TB, o Options) *embedded.Server {
 	if o.Dir != "" {
 		folder = filepath.Join(o.Dir, "temporal")
 	}
-	s, err := embedded.Start(context.Background(), embedded.Config{
-		DataDir: folder, Addr: "127.0.0.1:0", SearchAttributes: searchattr.Types(), DynamicConfig: o.Dynamic, Logger: Quiet, LogLevel: silent,
-	})
-	require.NoError(t, err)
-	t.Cleanup(s.Stop)
-	return s
+	return process.NewTemporal(t, process.TemporalConfig{DataDir: folder, SearchAttributes: searchattr.Types(), Dynamic: o.Dynamic})
 }
 
 func newStore(t testing.TB, o Options) store.Store {

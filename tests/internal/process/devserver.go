@@ -1,7 +1,9 @@
 package process
 
 import (
+	"bytes"
 	"context"
+	"fmt"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -9,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -23,8 +26,7 @@ const (
 	Tick     = 10 * time.Millisecond
 )
 
-// Build builds the devserver and returns its path, in a folder of the test or in that of THREADMILL_PROGRAMS, where others
-// find it.
+// Build builds the devserver and returns its path.
 func Build(t testing.TB) string {
 	t.Helper()
 	return BuildProgram(t, "devserver")
@@ -45,14 +47,33 @@ func BuildStarter(t testing.TB) string {
 // BuildProgram builds the program of a folder, like [Build].
 func BuildProgram(t testing.TB, folder string) string {
 	t.Helper()
-	dir := os.Getenv("THREADMILL_PROGRAMS")
-	if dir == "" {
-		dir = t.TempDir()
-	}
-	path := filepath.Join(dir, filepath.Base(folder))
-	out, err := exec.Command("go", "build", "-ldflags=-s", "-o", path, "github.com/threadmill/threadmill/"+folder).CombinedOutput()
-	require.NoError(t, err, string(out))
+	path, err := program(folder)
+	require.NoError(t, err)
 	return path
+}
+
+// program returns the path of the program of a folder: the one in THREADMILL_PROGRAMS, where there is one, or the one that
+// Go keeps in its cache of builds, so that it is linked once for all tests.
+func program(folder string) (string, error) {
+	path := filepath.Join(os.Getenv("THREADMILL_PROGRAMS"), filepath.Base(folder))
+	if _, err := os.Stat(path); filepath.IsAbs(path) && err == nil {
+		return path, nil
+	}
+	// The first time, Go puts the program into its cache, and runs one that it removes again.
+	for range 2 {
+		var problems bytes.Buffer
+		cmd := exec.Command("go", "run", "-exec", "go version", "github.com/threadmill/threadmill/"+folder)
+		cmd.Stderr = &problems
+		out, err := cmd.Output() // path: version
+		if err != nil {
+			return "", fmt.Errorf("building %s: %w\n%s", folder, err, &problems)
+		}
+		path, _, _ = strings.Cut(string(out), ": go")
+		if _, err = os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("building %s: Go has not kept %s", folder, path)
 }
 
 // Options of a [Devserver].

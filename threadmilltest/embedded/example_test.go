@@ -1,4 +1,4 @@
-package programs_test
+package embedded_test
 
 import (
 	"context"
