@@ -127,12 +127,17 @@ type Harness struct {
 	Rewritten bool
 }
 
-// shared starts the Temporal server of the tests of a process.
-var shared = sync.OnceValues(func() (*process.Temporal, error) {
-	return process.StartTemporal(process.TemporalConfig{SearchAttributes: searchattr.Types()})
+// shared starts the Temporal server of the tests of a process, which [Main] stops.
+var shared = sync.OnceValues(func() (s *process.Temporal, err error) {
+	s, err = process.StartTemporal(process.TemporalConfig{SearchAttributes: searchattr.Types()})
+	sharing.Store(s)
+	return s, err
 })
 
-var counter atomic.Int64
+var (
+	sharing atomic.Pointer[process.Temporal]
+	counter atomic.Int64
+)
 
 // note is a minimal tool: an activity that needs no approval.
 var note = tool.MustFunc("note", "Notes a text.", func(_ context.Context, _ tool.Call, in struct {

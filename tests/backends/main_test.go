@@ -1,0 +1,9 @@
+package backends
+
+import (
+	"testing"
+
+	"github.com/threadmill/threadmill/tests/internal/harness"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
