@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -20,9 +21,6 @@ import (
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/stream/memory"
 )
-
-// patience is how long a test waits for what must happen.
-const patience = time.Minute
 
 // faulty is a store that does not answer while down is set, and tells how often it was
 // asked then.
@@ -82,7 +80,7 @@ type stage struct {
 
 func newStage(t *testing.T) *stage {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	t.Cleanup(cancel)
 	db, err := sqlite.Open(ctx, sqlite.Config{})
 	require.NoError(t, err)
@@ -154,7 +152,7 @@ func TestFollow(t *testing.T) {
 		s := newStage(t)
 		s.put("e1", "e1", true)
 		s.ends("e1.error")
-		require.Eventually(t, func() bool { return s.store.looked.Load() > 1 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return s.store.looked.Load() > 1 }, testenv.Patience, time.Millisecond)
 		s.put("e1.error", "e1", true)
 		s.put("e2", "e2", true)
 		require.Equal(t, []string{"e1", "e1.error"}, s.said())
@@ -165,10 +163,10 @@ func TestFollow(t *testing.T) {
 		s := newStage(t)
 		s.store.down.Store(true)
 		s.put("e1", "e1", true)
-		require.Eventually(t, func() bool { return s.store.asked.Load() > 1 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return s.store.asked.Load() > 1 }, testenv.Patience, time.Millisecond)
 		s.ends("e1.0.1")
 		before := s.store.asked.Load()
-		require.Eventually(t, func() bool { return s.store.asked.Load() > before+1 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return s.store.asked.Load() > before+1 }, testenv.Patience, time.Millisecond)
 		s.put("e1.0.1", "e1", true)
 		s.store.down.Store(false)
 		require.Equal(t, []string{"e1", "e1.0.1"}, s.said())

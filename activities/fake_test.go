@@ -22,6 +22,7 @@ import (
 	"github.com/threadmill/threadmill/internal/modelcontext"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -30,9 +31,6 @@ import (
 	"github.com/threadmill/threadmill/stream/memory"
 	"github.com/threadmill/threadmill/tool"
 )
-
-// patience is the longest wait of a test for an expected event.
-const patience = time.Minute
 
 var ref = step.Ref{Namespace: "ns", ThreadID: "t1"}
 
@@ -94,7 +92,7 @@ func (w *fixture) newEnv() *testsuite.TestActivityEnvironment {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestActivityEnvironment()
-	env.SetTestTimeout(patience)
+	env.SetTestTimeout(testenv.Patience)
 	w.all.Register(env)
 	return env
 }
@@ -173,10 +171,10 @@ func (w *fixture) retried(name string, in any) error {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(patience)
+	env.SetTestTimeout(testenv.Patience)
 	// On a busy machine, a workflow may not be scheduled for a second, which would count as a
 	// deadlock.
-	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: patience})
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: testenv.Patience})
 	w.all.Register(env)
 	env.ExecuteWorkflow(func(ctx workflow.Context) error {
 		ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{StartToCloseTimeout: time.Minute})
@@ -250,7 +248,7 @@ func (w *fixture) toolLog(id string) store.ToolLog {
 // live returns the entries of the live stream so far.
 func (w *fixture) live() []stream.Entry {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	sub, err := w.stream.Subscribe(ctx, ref, stream.From{})
 	require.NoError(w.t, err)

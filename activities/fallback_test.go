@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 )
 
@@ -112,7 +113,7 @@ func TestFallbackReturns(t *testing.T) {
 		_, called = w.goOn("e1.0." + strings.Repeat("1", n))
 		n++
 		return called[0] == "first"
-	}, patience, 50*time.Millisecond)
+	}, testenv.Patience, 50*time.Millisecond)
 
 	late := overloaded()
 	late.RetryAfter = time.Hour

@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
@@ -143,7 +144,7 @@ func TestLocalStep(t *testing.T) {
 			another.MessageID, another.Agent = "e2.0.1", "nobody" // fails at once if it runs
 			_, err := w.newEnv().ExecuteLocalActivity(w.all.CallModel(), another)
 			return err != nil && strings.Contains(err.Error(), "The worker is stopping")
-		}, patience, time.Millisecond, "steps no longer run as local activities")
+		}, testenv.Patience, time.Millisecond, "steps no longer run as local activities")
 		require.Empty(t, drained)
 		require.True(t, (<-w.begin(modelStep())).Running, "one that runs here goes on")
 		close(w.released)
@@ -183,7 +184,7 @@ func TestLocalStep(t *testing.T) {
 		in.Now = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 		reply := <-w.begin(in)
 		require.NotNil(t, reply.Outage)
-		require.WithinRange(t, reply.Outage.NextAttemptAt, in.Now.Add(time.Second), in.Now.Add(patience), "by the thread's clock")
+		require.WithinRange(t, reply.Outage.NextAttemptAt, in.Now.Add(time.Second), in.Now.Add(testenv.Patience), "by the thread's clock")
 		require.EqualValues(t, step.TookUnknown, reply.Took)
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -416,7 +417,7 @@ func TestRecordAndNotify(t *testing.T) {
 // TestNoticeHasRecords: viewers in the process of a step need no read of the store for what it has stored.
 func TestNoticeHasRecords(t *testing.T) {
 	w := newFixture(t, nil)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	t.Cleanup(cancel)
 	sub, err := w.stream.Subscribe(ctx, ref, stream.From{})
 	require.NoError(t, err)

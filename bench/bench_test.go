@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/enums/v1"
@@ -27,9 +26,6 @@ import (
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/stream/memory"
 )
-
-// patience is how long a test waits for what it expects.
-const patience = 2 * time.Minute
 
 // TestMain serves Temporal in the process that the part cost starts.
 func TestMain(m *testing.M) {
@@ -136,7 +132,7 @@ func TestTurns(t *testing.T) {
 	for _, s := range shapes {
 		for _, by := range o.Ways {
 			t.Run(s.name+" by "+string(by), func(t *testing.T) {
-				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 				defer cancel()
 				th := w.mill.thread(s, by).(*millThread)
 				require.NoError(t, grow(ctx, th, 4))
@@ -165,7 +161,7 @@ func TestTurns(t *testing.T) {
 		}
 	}
 	t.Run("approvals need a viewer", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 		defer cancel()
 		unwatched := *w.mill
 		unwatched.viewer = false
@@ -197,7 +193,7 @@ func TestStreamOfRuntime(t *testing.T) {
 	w.onStop(s.Close)
 	on, err := w.startThreadmill(t.Context(), o, newID("bench-counted"), threadmill.Config{Stream: s})
 	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	require.NoError(t, on.thread(shapes[0], byHTTP).first(ctx))
 	require.Positive(t, s.published.Load())

@@ -19,15 +19,10 @@ import (
 
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/internal/program"
+	"github.com/threadmill/threadmill/internal/testenv"
 )
 
-const (
-	childEnv = "THREADMILL_DEVSERVER_TEST_CHILD"
-
-	// patience bounds every wait for an expected event, far above its duration on a busy machine.
-	patience = 2 * time.Minute
-	tick     = 20 * time.Millisecond
-)
+const childEnv = "THREADMILL_DEVSERVER_TEST_CHILD"
 
 // TestMain turns the test binary into the devserver itself, for tests that send it
 // signals.
@@ -158,7 +153,7 @@ func (r *running) awaitReady(out io.Reader) {
 	}()
 	select {
 	case r.block = <-ready:
-	case <-time.After(patience):
+	case <-time.After(testenv.Patience):
 	}
 	require.NotEmpty(r.t, r.block, "never ready: %s", r.stderr)
 	r.t.Logf("ready after %s", time.Since(begin).Round(time.Millisecond))
@@ -184,8 +179,8 @@ func (r *running) awaitExit() int {
 	select {
 	case <-r.exited:
 		r.t.Logf("stopped after %s", time.Since(begin).Round(time.Millisecond))
-	case <-time.After(patience):
-		require.Failf(r.t, "does not stop", "within %s: %s", patience, r.stderr)
+	case <-time.After(testenv.Patience):
+		require.Failf(r.t, "does not stop", "within %s: %s", testenv.Patience, r.stderr)
 	}
 	return r.code
 }
@@ -250,7 +245,7 @@ func (r *running) watch(thread string) (lines <-chan string, end <-chan error) {
 // awaitLine waits for a line that contains text.
 func awaitLine(t *testing.T, lines <-chan string, text string) {
 	t.Helper()
-	limit := time.After(patience)
+	limit := time.After(testenv.Patience)
 	for {
 		select {
 		case line, ok := <-lines:
@@ -259,7 +254,7 @@ func awaitLine(t *testing.T, lines <-chan string, text string) {
 				return
 			}
 		case <-limit:
-			require.Failf(t, "no such line", "%q within %s", text, patience)
+			require.Failf(t, "no such line", "%q within %s", text, testenv.Patience)
 		}
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/internal/program"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -72,7 +73,7 @@ func TestHookWorkflowByConfiguration(t *testing.T) {
 			require.NoError(now, err, "it has yet to be started")
 			require.Equal(now, enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, guard.GetWorkflowExecutionInfo().GetStatus())
 			require.Equal(now, "guards", guard.GetWorkflowExecutionInfo().GetTaskQueue())
-		}, patience, tick)
+		}, testenv.Patience, testenv.Tick)
 		require.Equal(t, []string{"guard"}, deciding[0].Hooks)
 		require.Equal(t, "message", deciding[0].EventType)
 		require.Contains(t, detailsOf(t.Context(), t, temporal, thread), "- waits for hooks: guard on message `"+deciding[0].EventID+"`")
@@ -85,12 +86,12 @@ func TestHookWorkflowByConfiguration(t *testing.T) {
 		require.Equal(t, http.StatusCreated, status, body)
 		require.EventuallyWithT(t, func(now *assert.CollectT) {
 			require.Len(now, decidingOn(t.Context(), now, temporal, thread), 1)
-		}, patience, tick)
+		}, testenv.Patience, testenv.Tick)
 		status, body = r.do(http.MethodPost, "/v1/threads/t2/interrupt", `{"by":"ann"}`)
 		require.Equal(t, http.StatusAccepted, status, body)
 		require.EventuallyWithT(t, func(now *assert.CollectT) {
 			require.Contains(now, detailsOf(t.Context(), now, temporal, thread), "**idle**")
-		}, patience, tick)
+		}, testenv.Patience, testenv.Tick)
 	})
 
 	w := worker.New(temporal, "guards", worker.Options{})
@@ -99,7 +100,7 @@ func TestHookWorkflowByConfiguration(t *testing.T) {
 	defer w.Stop()
 
 	t.Run("S0-15: with it, the workflow answers in place of the model", func(t *testing.T) {
-		require.Eventually(t, func() bool { return len(r.contents("t1")) > 1 }, patience, tick)
+		require.Eventually(t, func() bool { return len(r.contents("t1")) > 1 }, testenv.Patience, testenv.Tick)
 		require.Equal(t, []string{"my password is 1234", "Ask me without passwords."}, r.contents("t1"))
 	})
 	t.Run("S0-11: what it lets pass goes to the model", func(t *testing.T) {
@@ -114,13 +115,13 @@ func TestHookWorkflowByConfiguration(t *testing.T) {
 		require.Equal(t, http.StatusAccepted, status, body)
 		require.EventuallyWithT(t, func(now *assert.CollectT) {
 			require.Contains(now, detailsOf(t.Context(), now, temporal, thread), "step 0, model")
-		}, patience, tick)
+		}, testenv.Patience, testenv.Tick)
 		require.NotContains(t, detailsOf(t.Context(), t, temporal, thread), "waits for hooks")
 		require.Empty(t, decidingOn(t.Context(), t, temporal, thread))
 		require.NoError(t, temporal.SignalWorkflow(t.Context(), thread, "", signals.SignalControl, map[string]any{"action": "interrupt", "by": "ann"}))
 		require.EventuallyWithT(t, func(now *assert.CollectT) {
 			require.Contains(now, detailsOf(t.Context(), now, temporal, thread), "**idle**")
-		}, patience, tick)
+		}, testenv.Patience, testenv.Tick)
 	})
 	t.Run("S0-23: an event fails visibly when a hook's worker is not there in time", func(t *testing.T) {
 		status, body := r.do(http.MethodPost, "/v1/threads/t1/queue", `{"id":"o1","type":"order.placed","payload":{"item":"kettle"}}`)
@@ -129,7 +130,7 @@ func TestHookWorkflowByConfiguration(t *testing.T) {
 			_, body := r.do(http.MethodGet, "/v1/threads/t1/queue/o1", "")
 			require.Contains(now, body, `"status":"failed"`)
 			require.Contains(now, body, `"error":"hook absent failed: it took longer than its limit of 1s (workflow `)
-		}, patience, tick)
+		}, testenv.Patience, testenv.Tick)
 	})
 	require.Equal(t, program.ExitOK, r.stop())
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/internal/program"
+	"github.com/threadmill/threadmill/internal/testenv"
 )
 
 func TestMemory(t *testing.T) {
@@ -44,7 +45,7 @@ func TestMemory(t *testing.T) {
 	t.Run("a conversation", func(t *testing.T) {
 		status, body := r.do(http.MethodPost, "/v1/threads", `{"id":"t1","message":"hello there"}`)
 		require.Equal(t, http.StatusCreated, status, body)
-		require.Eventually(t, func() bool { return len(r.contents("t1")) == 2 }, patience, tick)
+		require.Eventually(t, func() bool { return len(r.contents("t1")) == 2 }, testenv.Patience, testenv.Tick)
 		require.Contains(t, r.contents("t1")[1], "hello there")
 	})
 	t.Run("a command runs in a folder of its own", func(t *testing.T) {
@@ -53,7 +54,7 @@ func TestMemory(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, body := r.do(http.MethodGet, "/v1/threads/t1/approvals", "")
 			return strings.Contains(body, "toolCallId")
-		}, patience, tick)
+		}, testenv.Patience, testenv.Tick)
 	})
 	lines, ended := r.watch("t1")
 	awaitLine(t, lines, "hello there")
@@ -72,7 +73,7 @@ func TestRestart(t *testing.T) {
 	require.Equal(t, data, r.row("Data"))
 	status, body := r.do(http.MethodPost, "/v1/threads", `{"id":"kept","message":"first"}`)
 	require.Equal(t, http.StatusCreated, status, body)
-	require.Eventually(t, func() bool { return len(r.contents("kept")) == 2 }, patience, tick)
+	require.Eventually(t, func() bool { return len(r.contents("kept")) == 2 }, testenv.Patience, testenv.Tick)
 
 	t.Run("the folder is in use", func(t *testing.T) {
 		requireMistake(t, program.ExitFailed, "--data: folder "+data+" is in use by another devserver; ", slices.Concat(anyPort, []string{"--data", data})...)
@@ -104,7 +105,7 @@ func TestConfigurationInTheFolder(t *testing.T) {
 // requireMistake runs the program, which must exit with the code and one line.
 func requireMistake(t *testing.T, code int, line string, args ...string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	stderr := &buffer{}
 	require.Equal(t, code, execute(ctx, io.Discard, stderr, args...), stderr)
@@ -204,12 +205,12 @@ func TestSignals(t *testing.T) {
 
 			begin := time.Now()
 			r, cmd = spawn(t, "--data", data)
-			require.Eventually(t, func() bool { return len(r.contents("cut")) == 2 }, patience, tick)
+			require.Eventually(t, func() bool { return len(r.contents("cut")) == 2 }, testenv.Patience, testenv.Tick)
 			t.Logf("the turn ended %s after the restart", time.Since(begin).Round(time.Millisecond))
 			require.True(t, strings.HasSuffix(r.contents("cut")[1], " 149 150"), r.contents("cut")[1])
 			require.Eventually(t, func() bool {
 				return strings.Contains(r.stderr.String(), "freed the tasks of a killed worker") == (c.code != program.ExitOK)
-			}, patience, tick)
+			}, testenv.Patience, testenv.Tick)
 			require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 			require.Equal(t, program.ExitOK, r.awaitExit())
 		})
@@ -226,7 +227,7 @@ func TestSignals(t *testing.T) {
 			default:
 				return false
 			}
-		}, patience, tick)
+		}, testenv.Patience, testenv.Tick)
 		require.Equal(t, program.ExitFailed, r.awaitExit())
 		require.Equal(t, "devserver: stopped at once\n", r.stderr.String())
 	})

@@ -9,6 +9,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -38,7 +39,7 @@ func waitingIn(t *testing.T, w *harness.Harness, n int) map[string]string {
 			out[a.ThreadID] = a.Request.ToolCallID
 		}
 		return len(all) == n
-	}, harness.Patience, harness.Tick, "%d calls are listed", n)
+	}, testenv.Patience, testenv.Tick, "%d calls are listed", n)
 	return out
 }
 
@@ -128,7 +129,7 @@ func TestApprovalsOverTheAPI(t *testing.T) {
 				call = calls[0].(map[string]any)["toolCallId"].(string)
 			}
 			return call != ""
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 		answer := map[string]any{"output": map[string]any{"photo": "a desk"}, "by": "phone"}
 		for _, want := range []string{"accepted", "already_resolved"} {
 			status, body := check.Request(t, w, http.MethodPost, at("/tool-calls/"+call+"/result"), answer)

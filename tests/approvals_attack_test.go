@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -261,7 +262,7 @@ func TestWhoMayDecideOnCalls(t *testing.T) {
 		c.undecided(q)
 		d.By = "ann"
 		c.decides(signals.DecideAccepted, d)
-		require.Eventually(t, func() bool { return len(s.Seen()) > 0 }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return len(s.Seen()) > 0 }, testenv.Patience, testenv.Tick)
 		require.Contains(t, c.audited(before+1), "not_allowed")
 	}
 	posted, q := c.asks("@critic", `use spied {}`)

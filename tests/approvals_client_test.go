@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -36,7 +37,7 @@ func (c talk) atClient(lines ...string) (posted string, call event.ClientCall) {
 	require.Eventually(c.t, func() bool {
 		stored, err := c.Store.RecordsByID(c.Ctx(), c.Key(c.id), call.ToolCallID+".client")
 		return err == nil && len(stored) == 1
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	c.rests()
 	return posted, c.awaitClient(1)[0]
 }
@@ -47,7 +48,7 @@ func (c talk) awaitClient(n int) (calls []event.ClientCall) {
 		out, err := c.Threads.Approvals(c.Ctx(), c.id)
 		calls = out.ClientCalls
 		return err == nil && len(calls) == n
-	}, harness.Patience, harness.Tick, "%d calls wait for a client", n)
+	}, testenv.Patience, testenv.Tick, "%d calls wait for a client", n)
 	return calls
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
@@ -74,7 +75,7 @@ func TestDecisionBeforeTheThreadKnowsTheCall(t *testing.T) {
 	require.Eventually(t, func() bool {
 		asked = check.OfType(c.Harness, c.id, event.TypeApprovalRequest)
 		return len(asked) == 1
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	t.Cleanup(back)
 	q := harness.Payload[event.ApprovalRequest](c.Harness, asked[0])
 	_, err := c.Threads.Decide(c.Ctx(), c.id, check.Approving(q))
@@ -87,7 +88,7 @@ func TestDecisionBeforeTheThreadKnowsTheCall(t *testing.T) {
 	require.Eventually(t, func() bool {
 		out, err := c.Threads.Decide(c.Ctx(), c.id, check.Approving(q))
 		return err == nil && (out.Result == signals.DecideAccepted || out.Result == signals.DecideAlreadyResolved)
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	c.completes(posted)
 	require.Len(t, s.Seen(), 1)
 	check.RequireSettled(t, c.Harness, c.id)

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -351,7 +352,7 @@ func TestApprovedWorkGoesOn(t *testing.T) {
 		}
 		second = out.Approvals[0]
 		return true
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	t.Run("S4-96 S4-97 with calls that need no approval", func(t *testing.T) {
 		require.Equal(t, "noted: between", check.ResultIn(t, c.Harness, c.id, "note").Content)
 		require.Equal(t, []string{`{"step":1}`}, argumentsSeen(s, c.id))

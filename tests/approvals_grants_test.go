@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -198,7 +199,7 @@ func (b *barrier) hook() hook.Hook {
 			return nil, ctx.Err()
 		}
 	})
-	h.Timeout = harness.Patience
+	h.Timeout = testenv.Patience
 	return h
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -51,7 +52,7 @@ func (c talk) asks(lines ...string) (posted string, q event.ApprovalRequest) {
 			q = out.Approvals[0]
 		}
 		return q.ToolCallID != "" || c.over(posted)
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	require.NotEmpty(c.t, q.ToolCallID, "nobody was asked: %s", lines)
 	c.rests()
 	return posted, c.AwaitApproval(c.id, 1)[0]
@@ -64,7 +65,7 @@ func (c talk) rests() {
 	require.Eventually(c.t, func() bool {
 		found, err := c.Temporal.DescribeWorkflowExecution(c.Ctx(), signals.WorkflowID(c.TaskQueue, c.id), "")
 		return err == nil && found.GetPendingWorkflowTask() == nil
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 }
 
 // expires makes the agent call one tool that needs approval, lets the request expire, and returns
@@ -100,7 +101,7 @@ func (c talk) again(q event.ApprovalRequest) event.ApprovalRequest {
 			}
 		}
 		return err == nil && found.Round > 0
-	}, harness.Patience, harness.Tick, "call %s is asked about in a round after %d", q.ToolCallID, q.Round)
+	}, testenv.Patience, testenv.Tick, "call %s is asked about in a round after %d", q.ToolCallID, q.Round)
 	return found
 }
 
@@ -197,7 +198,7 @@ func (c talk) resultOf(call string) (found event.Message) {
 		var stored bool
 		found, stored = check.Results(c.Harness, c.id)[call]
 		return stored
-	}, harness.Patience, harness.Tick, "call %s has a result", call)
+	}, testenv.Patience, testenv.Tick, "call %s has a result", call)
 	return found
 }
 
@@ -224,7 +225,7 @@ func (c talk) audited(n int) (problems []string) {
 	require.Eventually(c.t, func() bool {
 		records = check.OfType(c.Harness, c.id, event.TypeRejected)
 		return len(records) >= n
-	}, harness.Patience, harness.Tick, "%d audit records", n)
+	}, testenv.Patience, testenv.Tick, "%d audit records", n)
 	for _, r := range records {
 		problems = append(problems, harness.Payload[event.Rejected](c.Harness, r).Problem)
 	}

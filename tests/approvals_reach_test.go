@@ -10,6 +10,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -140,7 +141,7 @@ func TestEditedCallsOfEveryKind(t *testing.T) {
 	t.Run("a background task", func(t *testing.T) {
 		c := o.talk(t)
 		got := edits(c, `use chore {"n":1}`, `{"n":2}`)
-		require.Eventually(t, func() bool { return len(chore.Seen()) == 1 }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return len(chore.Seen()) == 1 }, testenv.Patience, testenv.Tick)
 		require.Equal(t, []string{`{"n":2}`}, argumentsSeen(chore, c.id))
 		require.Contains(t, got.Content, told+`{"n":2}`)
 	})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/openai"
 	"github.com/threadmill/threadmill/signals"
@@ -219,7 +220,7 @@ func TestEveryCallIsAnswered(t *testing.T) {
 		w.AwaitApproval(id, 1)
 		require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
 		require.Equal(t, signals.TurnInterrupted, check.Await(t, w, id, e).Status)
-		require.Eventually(t, func() bool { return len(check.Results(w, id)) == 3 }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return len(check.Results(w, id)) == 3 }, testenv.Patience, testenv.Tick)
 		require.NoFileExists(t, w.Shell+"/ran")
 		answered(t, id)
 	})
@@ -265,7 +266,7 @@ func TestDecisionsThatDoNotFit(t *testing.T) {
 	}
 	t.Run("S4-91 of a signal an audit record stays", func(t *testing.T) {
 		signal(t, w, other, map[string]any{"toolCallId": call, "decision": "approve", "by": "eve"})
-		require.Eventually(t, func() bool { return len(w.Records(other)) > len(before) }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return len(w.Records(other)) > len(before) }, testenv.Patience, testenv.Tick)
 		r := harness.Payload[event.Rejected](w, check.Only(t, w.Records(other)[len(before):]))
 		require.Equal(t, "decide", r.Signal)
 		require.Equal(t, "not_pending", r.Problem)
@@ -399,7 +400,7 @@ func TestAnyToolCanAsk(t *testing.T) {
 		slices.Sort(names)
 		require.Equal(t, []string{"current_time", "note", "spied"}, names)
 		require.Empty(t, s.Seen())
-		require.Eventually(t, func() bool { return len(check.Results(w, id)) == 1 }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return len(check.Results(w, id)) == 1 }, testenv.Patience, testenv.Tick)
 		require.Len(t, check.OfType(w, id, event.TypeApprovalRequest), 3)
 	})
 	// The thread has handled the reply by now; before, a query may return another time than the

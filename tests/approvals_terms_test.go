@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -279,7 +280,7 @@ func TestGrantCascades(t *testing.T) {
 	require.Equal(t, first.Digest, second.Digest)
 	c.decides(signals.DecideAccepted, granting(first))
 	require.Equal(t, other.ToolCallID, c.AwaitApproval(c.id, 1)[0].ToolCallID, "it is another call, and waits on")
-	require.Eventually(t, func() bool { return len(check.Results(c.Harness, c.id)) == 2 }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return len(check.Results(c.Harness, c.id)) == 2 }, testenv.Patience, testenv.Tick)
 	require.Equal(t, []string{`{"n":1}`, `{"n":1}`}, argumentsSeen(s, c.id))
 	covered := check.Only(t, check.ApprovalsOf(c.Harness, c.id, second.ToolCallID))
 	require.Equal(t, first.ToolCallID, covered.Grant)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
@@ -253,7 +254,7 @@ func (c talk) hasStatus(status string) {
 	require.Eventually(c.t, func() bool {
 		found, err := c.Temporal.ListWorkflow(c.Ctx(), &workflowservice.ListWorkflowExecutionsRequest{Query: query})
 		return err == nil && len(found.GetExecutions()) == 1
-	}, harness.Patience, harness.Tick, "thread %s is %s", c.id, status)
+	}, testenv.Patience, testenv.Tick, "thread %s is %s", c.id, status)
 }
 
 // listed waits until n calls are listed across threads, and names them with their threads. A slow
@@ -271,7 +272,7 @@ func (c talk) listed(n int) (calls []string) {
 			calls = append(calls, fmt.Sprintf("%s %s", one["threadId"], asked["toolCallId"]))
 		}
 		return len(calls) == n
-	}, harness.Patience, harness.Tick, "%d calls are listed", n)
+	}, testenv.Patience, testenv.Tick, "%d calls are listed", n)
 	return calls
 }
 

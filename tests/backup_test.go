@@ -22,6 +22,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/repair"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -151,7 +152,7 @@ func (d *drill) after(t *testing.T, w *harness.Harness) {
 	require.Eventually(t, func() bool {
 		asked := w.AwaitApproval("sub", 1)
 		return asked[0].ToolCallID != first && check.Made(w, "sub") == "made\n"
-	}, harness.Patience, harness.Tick, "one of the two calls waits")
+	}, testenv.Patience, testenv.Tick, "one of the two calls waits")
 	require.NoError(t, w.Threads.Open(w.Ctx(), "new", signals.Start{Agents: []string{"assistant"}, Title: "The thread new"}, nil))
 	require.Equal(t, signals.TurnCompleted, w.Say("new", "use note {}").Status)
 	require.NoError(t, w.Threads.Close(w.Ctx(), "closed", "ann"))
@@ -187,7 +188,7 @@ func (d *drill) atRest(t *testing.T, w *harness.Harness) {
 			}
 			desc, err := w.Temporal.DescribeWorkflowExecution(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "")
 			return err == nil && desc.GetPendingWorkflowTask() == nil && len(desc.GetPendingActivities()) == 0
-		}, harness.Patience, harness.Tick, id)
+		}, testenv.Patience, testenv.Tick, id)
 	}
 }
 
@@ -277,14 +278,14 @@ func (d *drill) goesOn(t *testing.T, w *harness.Harness) {
 	}
 	for _, id := range []string{"asks", "queue"} {
 		check.Approve(t, w, id, w.AwaitApproval(id, 1)[0].ToolCallID)
-		require.Eventually(t, func() bool { return check.Made(w, id) == "made\n" }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return check.Made(w, id) == "made\n" }, testenv.Patience, testenv.Tick)
 	}
 	for _, x := range waits() {
 		x.end(t, w, d.waiting[x.thread], 2, x.answers[len(x.answers)-1])
 	}
 	require.Equal(t, "made\n", check.Made(w, "sub"), "the sub-agent waits with one call only")
 	check.Approve(t, w, "sub", w.AwaitApproval("sub", 1)[0].ToolCallID)
-	require.Eventually(t, func() bool { return check.Made(w, "sub") == "made\nmade\n" }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return check.Made(w, "sub") == "made\nmade\n" }, testenv.Patience, testenv.Tick)
 	_, err = w.Threads.Post(w.Ctx(), "closed", signals.UserMessage("closed", "ann", "hello?"))
 	require.Error(t, err, "it stays closed")
 	row, err := w.Store.Thread(w.Ctx(), w.Key("closed"))
@@ -506,7 +507,7 @@ func TestRestoreOfStartedThreads(t *testing.T) {
 		stop := w.StartWorker()
 		for _, id := range ids {
 			check.Approve(t, w, id, w.AwaitApproval(id, 1)[0].ToolCallID)
-			require.Eventually(t, func() bool { return check.Made(w, id) == "made\n" }, harness.Patience, harness.Tick)
+			require.Eventually(t, func() bool { return check.Made(w, id) == "made\n" }, testenv.Patience, testenv.Tick)
 		}
 		d.atRest(t, w)
 		for _, id := range ids {
@@ -551,7 +552,7 @@ func TestRestoreOfTasks(t *testing.T) {
 		require.Eventually(t, func() bool {
 			s, err := w.Threads.State(w.Ctx(), "task")
 			return err == nil && s.Tasks == 0 && s.Status == signals.ThreadIdle && s.QueueLength == 0
-		}, harness.Patience, harness.Tick, "the task ends")
+		}, testenv.Patience, testenv.Tick, "the task ends")
 		stop()
 		assert.Contains(t, w.Transcript("task"), "the arguments of this call were lost")
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/repair"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -248,7 +249,7 @@ func TestRepairMeanwhile(t *testing.T) {
 		for i := range reached {
 			id := name(i)
 			require.Equal(t, signals.TurnCompleted, w.Await(id, "late").Status)
-			require.Eventually(t, func() bool { return check.Made(w, id) != "" }, harness.Patience, harness.Tick, id)
+			require.Eventually(t, func() bool { return check.Made(w, id) != "" }, testenv.Patience, testenv.Tick, id)
 		}
 		d.atRest(t, w)
 		for i := range reached {

@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -75,7 +76,7 @@ func (d wait) begin(t *testing.T, w *harness.Harness) string {
 	require.Eventually(t, func() bool {
 		out, err := w.Threads.Approvals(w.Ctx(), d.thread)
 		return err == nil && len(out.Approvals)+len(out.Inputs)+len(out.ClientCalls) > 0
-	}, harness.Patience, harness.Tick, "thread %s waits", d.thread)
+	}, testenv.Patience, testenv.Tick, "thread %s waits", d.thread)
 	return id
 }
 
@@ -147,6 +148,6 @@ func awaitAsked[T any](t *testing.T, w *harness.Harness, thread string, of func(
 		out, err := w.Threads.Approvals(w.Ctx(), thread)
 		found = of(out)
 		return err == nil && len(found) == 1
-	}, harness.Patience, harness.Tick, "thread %s asks", thread)
+	}, testenv.Patience, testenv.Tick, "thread %s asks", thread)
 	return found[0]
 }

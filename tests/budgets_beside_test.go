@@ -10,6 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -30,7 +31,7 @@ func TestBudgetBesideAWait(t *testing.T) {
 		require.Eventually(t, func() bool {
 			q, err := w.Threads.Queue(w.Ctx(), id)
 			return err == nil && slices.ContainsFunc(q.Ended, func(it event.Item) bool { return it.ID == e.ID })
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 		check.AwaitRest(w, id)
 	}
 	id := w.Open()
@@ -65,7 +66,7 @@ func TestBudgetTitle(t *testing.T) {
 			require.Eventually(t, func() bool {
 				state, err := w.Threads.State(w.Ctx(), id)
 				return err == nil && done(state)
-			}, harness.Patience, harness.Tick)
+			}, testenv.Patience, testenv.Tick)
 			if added := check.Settle(w, id)[before:]; !check.Stalled(added) {
 				return cost{len(added), billed(added)}
 			}

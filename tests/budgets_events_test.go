@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -91,7 +92,7 @@ func TestBudgetsOfEvents(t *testing.T) {
 			before := finals(w, id)
 			// On a busy machine, the task's workflow may end after the thread's reply.
 			until(w, id, enumspb.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED, func() { release <- struct{}{} })
-			require.Eventually(t, func() bool { return finals(w, id) > before }, harness.Patience, harness.Tick)
+			require.Eventually(t, func() bool { return finals(w, id) > before }, testenv.Patience, testenv.Tick)
 		})
 		require.Equal(t, 2, billed(added), "actions:\n%s", check.Describe(added))
 		// Temporal reports the end of the task's workflow too, separately or with the rest.
@@ -124,7 +125,7 @@ func until(w *harness.Harness, thread string, typ enumspb.EventType, do func()) 
 	}
 	before := count()
 	do()
-	require.Eventually(w.T, func() bool { return count() > before }, harness.Patience, harness.Tick, typ.String())
+	require.Eventually(w.T, func() bool { return count() > before }, testenv.Patience, testenv.Tick, typ.String())
 }
 
 // finals is the number of a thread's replies that have ended.

@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -21,7 +22,7 @@ import (
 // ready waits until a thread has seen the start of its hook workflow: on a busy machine it might
 // see start and end together, which costs less.
 func ready(ctx context.Context, temporal client.Client, deps hook.Deps) error {
-	tick := time.NewTicker(harness.Tick)
+	tick := time.NewTicker(testenv.Tick)
 	defer tick.Stop()
 	for {
 		events, err := check.RunHistory(ctx, temporal, signals.WorkflowID(deps.Context.Namespace, deps.Context.ThreadID), "")
@@ -46,7 +47,7 @@ func passing(c *threadmill.Config, name string, by ...event.CreatedBy) hook.Hook
 	return hook.Hook{
 		Name:    name,
 		Filter:  hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: by},
-		Timeout: harness.Patience,
+		Timeout: testenv.Patience,
 		Func: func(ctx context.Context, _ event.Event, _ hook.Respond) (event.Event, error) {
 			return nil, ready(ctx, temporal, hook.DepsOf(ctx))
 		},
@@ -77,7 +78,7 @@ func noting(c *threadmill.Config) hook.Processor {
 	) ([]hook.Produced, error) {
 		return []hook.Produced{hook.Message(event.CreatedBySystem, "notes", in.Text)}, ready(ctx, temporal, deps)
 	})
-	p.Timeout = harness.Patience
+	p.Timeout = testenv.Patience
 	return p
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -69,13 +70,13 @@ func TestBudgetsOfKnowledge(t *testing.T) {
 			require.Eventually(t, func() bool {
 				d, err := w.Store.KnowledgeDocument(w.Ctx(), w.TaskQueue, store.KnowledgeID(store.DefaultCollection, s.URL+path))
 				return err == nil && d.Status == store.KnowledgeProcessing
-			}, harness.Patience, harness.Tick)
+			}, testenv.Patience, testenv.Tick)
 		}
 		told := 0
 		answer := func() {
 			close(gate(path))
 			told++
-			require.Eventually(t, func() bool { return len(documents.ToldOf(w, id)) == told }, harness.Patience, harness.Tick)
+			require.Eventually(t, func() bool { return len(documents.ToldOf(w, id)) == told }, testenv.Patience, testenv.Tick)
 		}
 		ask() // the rules enter history with the first event
 		check.Settle(w, id)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -43,7 +44,7 @@ func newPatientTeam(t *testing.T) (w *harness.Harness, measured *atomic.Value) {
 	w = harness.New(t, harness.Options{StepsAsActivities: true, Agents: agents, Tools: []tool.Tool{&harness.Booking{}}, Configure: func(c *threadmill.Config) {
 		temporal, namespace := c.Temporal, c.Namespace
 		c.Models["patient"] = patient{c.Models["openai"], func(ctx context.Context) error {
-			tick := time.NewTicker(harness.Tick)
+			tick := time.NewTicker(testenv.Tick)
 			defer tick.Stop()
 			for {
 				events, err := check.RunHistory(ctx, temporal, signals.WorkflowID(namespace, measured.Load().(string)), "")
@@ -87,7 +88,7 @@ func subRuns(w *harness.Harness, events []*history.HistoryEvent) (runs [][]*hist
 			var err error
 			run, err = check.RunHistory(w.Ctx(), w.Temporal, a.GetWorkflowExecution().GetWorkflowId(), a.GetWorkflowExecution().GetRunId())
 			return err == nil && run[len(run)-1].GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 		runs = append(runs, run)
 	}
 	return runs
@@ -158,7 +159,7 @@ func TestBudgetOfARequestBelow(t *testing.T) {
 				out, err := w.Threads.Approvals(w.Ctx(), id)
 				asked = out.Inputs
 				return err == nil && len(asked) == 1
-			}, harness.Patience, harness.Tick)
+			}, testenv.Patience, testenv.Tick)
 			send(signals.SignalAnswerInput, signals.InputAnswers{
 				ToolCallID: asked[0].ToolCallID, By: "ann", Answers: map[string]event.InputAnswer{asked[0].Questions[0].ID: {Action: event.InputDecline}},
 			})

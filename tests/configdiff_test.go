@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/configdiff"
 	"github.com/threadmill/threadmill/internal/program"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -146,7 +147,7 @@ approverGroups: {finance: [ann, bob], unused: [eve]}
 			require.NoError(t, json.Unmarshal([]byte(printed), &out), problem)
 			require.True(t, len(out.Calls) == 0 || got == code, printed)
 			return len(out.Calls) == 1
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 		return out
 	}
 	require.True(t, diff(0, running).Same())

@@ -10,6 +10,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -65,7 +66,7 @@ func TestBackground(t *testing.T) {
 	w.Await(id, wanted[2])
 	require.Eventually(t, func() bool {
 		return len(check.OfType(w, id, event.TypeRAGIngest)) == 1 && len(check.OfType(w, id, event.TypeEntityExtract)) == 1
-	}, harness.Patience, harness.Tick, "S2-03 they are kept as events")
+	}, testenv.Patience, testenv.Tick, "S2-03 they are kept as events")
 }
 
 func itemIDs(items []event.Item) []string {

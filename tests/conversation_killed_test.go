@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/conversation"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tests/internal/killing"
@@ -44,7 +45,7 @@ func killedBetweenAll(t *testing.T, o harness.Options) {
 	k.Worker.Hasty, k.Worker.Reports, k.Worker.Data = true, gate.URL, map[string]string{"transcript": transcript}
 	s.Harness = k.Harness
 	k.Start()
-	ctx, cancel := context.WithTimeout(t.Context(), 7*harness.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 7*testenv.Patience)
 	var playing sync.WaitGroup
 	defer playing.Wait()
 	defer cancel()

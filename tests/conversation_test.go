@@ -14,6 +14,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/conversation"
@@ -42,7 +43,7 @@ func TestConversation(t *testing.T) {
 			var published publications
 			o.Configure = func(c *threadmill.Config) { s.Configure(c, published.add) }
 			s.Harness = harness.New(t, s.options(o))
-			ctx, cancel := context.WithTimeout(t.Context(), 4*harness.Patience) // it has many turns
+			ctx, cancel := context.WithTimeout(t.Context(), 4*testenv.Patience) // it has many turns
 			defer cancel()
 			require.NoError(t, s.Play(ctx, s.Threads, conversation.ThreadID))
 			t.Run("S4-33 S4-34 S4-35 S4-36 S4-38 S4-42 S4-44 S4-45 S4-50 S4-102 what is stored and shown", func(t *testing.T) {

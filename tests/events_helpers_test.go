@@ -14,6 +14,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
@@ -200,7 +201,7 @@ func fence(w *harness.Harness, thread string) {
 	require.Eventually(w.T, func() bool {
 		stored, err := w.Store.RecordsByID(w.Ctx(), w.Key(thread), e.ID)
 		return err == nil && len(stored) == 1
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	check.Wholly(w, thread, w.Await(thread, e.ID))
 }
 

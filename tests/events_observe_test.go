@@ -11,6 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -31,7 +32,7 @@ func awaitPublished(w *harness.Harness, thread, typ string) (event.EnvEvent, sig
 			}
 		}
 		return false
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	return e, awaitEvent(w, thread, e)
 }
 

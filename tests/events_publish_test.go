@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -96,7 +97,7 @@ func TestPublish(t *testing.T) {
 		out, err := w.Runtime.Publish(w.Ctx(), e)
 		require.NoError(t, err)
 		require.Equal(t, threadclient.PublishResult{EventID: e.ID, ThreadID: thread, Status: signals.PostQueued}, out)
-		require.Eventually(t, func() bool { return len(l.calls(thread)) == 1 }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return len(l.calls(thread)) == 1 }, testenv.Patience, testenv.Tick)
 	})
 }
 

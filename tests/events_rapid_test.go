@@ -8,6 +8,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -21,7 +22,7 @@ var shortRuns = map[string]any{"limit.historyCount.suggestContinueAsNew": 40}
 // awaitCalls waits until a rule's function was called n times for a thread.
 func awaitCalls(t *testing.T, l *ledger, thread string, n int) []handling {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(l.calls(thread)) >= n }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return len(l.calls(thread)) >= n }, testenv.Patience, testenv.Tick)
 	return l.calls(thread)
 }
 
@@ -29,7 +30,7 @@ func awaitCalls(t *testing.T, l *ledger, thread string, n int) []handling {
 func untilMoved(t *testing.T, w *harness.Harness, thread, typ string) []event.EnvEvent {
 	t.Helper()
 	var events []event.EnvEvent
-	for began, end := check.CurrentRun(w, thread), time.Now().Add(harness.Patience); check.CurrentRun(w, thread) == began; {
+	for began, end := check.CurrentRun(w, thread), time.Now().Add(testenv.Patience); check.CurrentRun(w, thread) == began; {
 		require.True(t, time.Now().Before(end), "it has not moved")
 		e := happened(typ, nil)
 		require.Equal(t, signals.PostQueued, publish(w, thread, e))
@@ -134,7 +135,7 @@ func debounceEnds(t *testing.T, w *harness.Harness, l *ledger) {
 	for len(l.calls(thread)) == 0 {
 		signalled(w, thread, happened("endless.noise", nil))
 		sent++
-		require.Less(t, sent, int(harness.Patience/(20*time.Millisecond)))
+		require.Less(t, sent, int(testenv.Patience/(20*time.Millisecond)))
 		<-often.C
 	}
 	require.Greater(t, sent, 1)

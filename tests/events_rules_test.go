@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/config"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -146,7 +147,7 @@ agents:
 	})
 	t.Run("S3-58 an edit holds for the next event of a running thread", func(t *testing.T) {
 		write(ruleOf("Leave the file alone."))
-		require.Eventually(t, func() bool { return strings.Contains(system(), "Leave the file alone.") }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return strings.Contains(system(), "Leave the file alone.") }, testenv.Patience, testenv.Tick)
 		require.Equal(t, "You help.\n\nLeave the file alone.", system())
 	})
 	t.Run("S3-58 a mistake changes nothing", func(t *testing.T) {
@@ -154,11 +155,11 @@ agents:
 		require.Eventually(t, func() bool {
 			system()
 			return len(log.Lines("the configuration has mistakes")) == 1
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 		require.Equal(t, "You help.\n\nLeave the file alone.", system())
 	})
 	t.Run("S3-58 without rules the default ones are back", func(t *testing.T) {
 		write(head)
-		require.Eventually(t, func() bool { return strings.Contains(system(), rule.FallbackPrompt) }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return strings.Contains(system(), rule.FallbackPrompt) }, testenv.Patience, testenv.Tick)
 	})
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -83,7 +84,7 @@ func serversShare(t *testing.T, servers []*harness.Harness, ledgers []*ledger) {
 				if time.Since(begun) > 2*time.Second { // what is not answered soon is sent again
 					want = []string{signals.PostQueued, signals.PostDuplicate}
 				}
-				for until := time.Now().Add(harness.Patience); status == http.StatusServiceUnavailable && time.Now().Before(until); {
+				for until := time.Now().Add(testenv.Patience); status == http.StatusServiceUnavailable && time.Now().Before(until); {
 					// On a machine that stalls, the worker counts as absent, and what was not acknowledged may have been kept.
 					want = []string{signals.PostQueued, signals.PostDuplicate}
 					status, answer = check.Request(t, server, http.MethodPost, fmt.Sprintf("/v1/threads/%s/events", thread), e)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -44,7 +45,7 @@ func (c talk) awaitInput(round int) (q event.InputRequest) {
 		}
 		q = out.Inputs[0]
 		return q.Round == round
-	}, harness.Patience, harness.Tick, "a question of round %d", round)
+	}, testenv.Patience, testenv.Tick, "a question of round %d", round)
 	return q
 }
 
@@ -73,7 +74,7 @@ func TestToolsAskPeople(t *testing.T) {
 		require.Eventually(t, func() bool {
 			row, err := c.Store.Thread(c.Ctx(), c.Key(c.id))
 			return err == nil && row.Activity == store.ActivityWaiting
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 		require.Equal(t, store.ToolWaiting, check.Only(t, check.ToolLogs(c.Harness, c.id)).Status)
 		state, err := c.Threads.State(c.Ctx(), c.id)
 		require.NoError(t, err)
@@ -81,7 +82,7 @@ func TestToolsAskPeople(t *testing.T) {
 		require.Eventually(t, func() bool {
 			all, err := c.Threads.ListApprovals(c.Ctx(), threadclient.ApprovalsQuery{})
 			return err == nil && len(all.Inputs) == 1 && all.Inputs[0].ThreadID == c.id
-		}, harness.Patience, harness.Tick, "it is listed")
+		}, testenv.Patience, testenv.Tick, "it is listed")
 
 		stop()
 		stop = o.StartWorker()
@@ -135,13 +136,13 @@ func TestToolsAskPeople(t *testing.T) {
 		require.Contains(t, again.Questions[0].Message, "When do you come?\n\nThe last answer was not valid: day: must be one of")
 		require.Equal(t, before, book.Runs.Load(), "the tool does not see it")
 		c.answersInput(signals.DecideAccepted, again, map[string]event.InputAnswer{"when": {Action: event.InputCancel}})
-		require.Eventually(t, func() bool { return len(check.Results(c.Harness, c.id)) == 1 }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return len(check.Results(c.Harness, c.id)) == 1 }, testenv.Patience, testenv.Tick)
 	})
 	t.Run("interrupted", func(t *testing.T) {
 		c := o.talk(t)
 		_, q := c.asksInput()
 		require.NoError(t, c.Threads.Control(c.Ctx(), c.id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
-		require.Eventually(t, func() bool { return len(check.Results(c.Harness, c.id)) == 1 }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return len(check.Results(c.Harness, c.id)) == 1 }, testenv.Patience, testenv.Tick)
 		got, err := c.Threads.AnswerInput(c.Ctx(), c.id, signals.InputAnswers{ToolCallID: q.ToolCallID, Answers: map[string]event.InputAnswer{"when": accepted(`{"day":"monday"}`)}, By: "ann"})
 		require.NoError(t, err)
 		require.Equal(t, signals.DecideNotPending, got)

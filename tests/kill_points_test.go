@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/threadmill/threadmill/tests/internal/harness"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/killing"
 )
 
@@ -124,7 +124,7 @@ func (g *turnstile) awaitAll(t *testing.T) (stopped int) {
 			}
 		}
 		return true
-	}, 2*harness.Patience, harness.Tick)
+	}, 2*testenv.Patience, testenv.Tick)
 	return stopped
 }
 

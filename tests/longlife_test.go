@@ -8,6 +8,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -43,7 +44,7 @@ func TestContinueAsNew(t *testing.T) {
 	require.Eventually(t, func() bool {
 		q, err := w.Threads.Queue(w.Ctx(), id)
 		return err == nil && len(q.Items) == 1
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	for i := range queued {
 		p := check.Message(id, fmt.Sprintf("q%d", i), fmt.Sprintf("message %d", i))
 		p.OnWaiting = event.OnWaitingHold
@@ -108,6 +109,6 @@ func TestContinueAsNew(t *testing.T) {
 				}
 			}
 			return err == nil && continued > 3
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 	})
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/program"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -176,7 +177,7 @@ func reaches(w *harness.Harness, name string, is func(map[string]any) bool) map[
 	require.Eventually(w.T, func() bool {
 		_, last = serverAPI(w, "GET", "/v1/mcp/"+name, nil)
 		return is(last)
-	}, harness.Patience, harness.Tick, "%v", &last)
+	}, testenv.Patience, testenv.Tick, "%v", &last)
 	return last
 }
 
@@ -332,7 +333,7 @@ func TestMCPDeclaredAtRunTime(t *testing.T) {
 
 	status, _ = serverAPI(w.Harness, "DELETE", "/v1/mcp/late", nil)
 	require.Equal(t, http.StatusNoContent, status)
-	require.Eventually(t, func() bool { return len(s.processes()) == 0 }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return len(s.processes()) == 0 }, testenv.Patience, testenv.Tick)
 	c.runsUnasked(`use late__put {"name":"b"}`)
 	require.Contains(t, lastResult(c, "late__put").Content, "does not exist any more")
 	stop()
@@ -352,7 +353,7 @@ func TestMCPWorkers(t *testing.T) {
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- second.Run(ctx) }()
-	require.Eventually(t, func() bool { return len(s.processes()) == 2 }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return len(s.processes()) == 2 }, testenv.Patience, testenv.Tick)
 	reaches(w.Harness, "shelf", isReady)
 	for range 5 {
 		c := w.talk(t)
@@ -361,7 +362,7 @@ func TestMCPWorkers(t *testing.T) {
 	}
 	stop()
 	require.NoError(t, <-ended)
-	require.Eventually(t, func() bool { return len(s.processes()) == 1 }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return len(s.processes()) == 1 }, testenv.Patience, testenv.Tick)
 	c := w.talk(t)
 	c.runsUnasked(`use shelf__put {"name":"a"}`)
 	require.Equal(t, "put", lastResult(c, "shelf__put").Content)
@@ -384,8 +385,8 @@ func TestMCPWorkerKilled(t *testing.T) {
 	}.Env())
 	worker.Stderr = os.Stderr
 	require.NoError(t, worker.Start())
-	require.Eventually(t, func() bool { return len(s.processes()) == 1 }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return len(s.processes()) == 1 }, testenv.Patience, testenv.Tick)
 	require.NoError(t, worker.Process.Kill())
 	_ = worker.Wait()
-	require.Eventually(t, func() bool { return len(s.processes()) == 0 }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return len(s.processes()) == 0 }, testenv.Patience, testenv.Tick)
 }

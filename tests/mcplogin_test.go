@@ -24,10 +24,10 @@ import (
 	"github.com/threadmill/threadmill/internal/mcplogin"
 	"github.com/threadmill/threadmill/internal/oauthtest"
 	"github.com/threadmill/threadmill/internal/sealed"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/browser"
 	"github.com/threadmill/threadmill/tests/internal/check"
-	"github.com/threadmill/threadmill/tests/internal/harness"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -138,7 +138,7 @@ func loginRefreshed(t *testing.T) {
 		return tool.Result{}, fmt.Errorf("no tool")
 	}
 	for _, s := range []tool.Source{w.tools, second} {
-		require.Eventually(t, func() bool { _, err := whoami(s); return err == nil }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { _, err := whoami(s); return err == nil }, testenv.Patience, testenv.Tick)
 	}
 	const rounds = 3
 	for round := range rounds {
@@ -509,7 +509,7 @@ func loginKilled(t *testing.T) {
 		return s.Status == tool.ServerReady
 	}
 	killedWhile()
-	require.Eventually(t, ready, harness.Patience, harness.Tick)
+	require.Eventually(t, ready, testenv.Patience, testenv.Tick)
 	d.Open("t1", callWhoami)
 	d.AwaitTurns("t1", 1)
 	server.Revoke("alice")
@@ -518,7 +518,7 @@ func loginKilled(t *testing.T) {
 		var out struct{ Inputs []event.InputRequest }
 		d.Try(t.Context(), http.MethodGet, "/v1/threads/t1/approvals", nil, &out)
 		return len(out.Inputs) == 1
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	killedWhile()
 	d.AwaitTurns("t1", 2)
 	texts := ""

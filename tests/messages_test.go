@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -64,7 +65,7 @@ func TestMessagesRefused(t *testing.T) {
 	t.Run("S0-03 of a signal only the audit record stays", func(t *testing.T) {
 		bad := signals.Post{ID: "bad", Payload: json.RawMessage(`{"content":"hi"}`)}
 		require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalPost, bad))
-		require.Eventually(t, func() bool { return len(w.Records(id)) > len(before) }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return len(w.Records(id)) > len(before) }, testenv.Patience, testenv.Tick)
 		require.Equal(t, event.TypeRejected, check.Only(t, w.Records(id)[len(before):]).Type)
 		require.Equal(t, calls, w.Provider.Calls())
 	})
@@ -464,7 +465,7 @@ func TestSameOrder(t *testing.T) {
 		<-last.Reached()
 		disturb(w, "stream")
 		last.Release()
-		require.Eventually(t, func() bool { return check.Newest(w, id).Type == event.TypeTurnEnded }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return check.Newest(w, id).Type == event.TypeTurnEnded }, testenv.Patience, testenv.Tick)
 		check.RequireSettled(t, w, id)
 		return order(w, id)
 	}
@@ -566,7 +567,7 @@ func TestCrowdedThread(t *testing.T) {
 				assert.EventuallyWithT(t, func(c *assert.CollectT) {
 					_, err := w.Threads.Post(w.Ctx(), id, post)
 					assert.NoError(c, err)
-				}, harness.Patience, harness.Tick)
+				}, testenv.Patience, testenv.Tick)
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -151,7 +152,7 @@ func liveAsksAgain(l lived) {
 			_, _ = l.Threads.Decide(l.Ctx(), l.id, signals.Decide{ToolCallID: q.ToolCallID, Decision: event.DecisionApprove, By: "ann", Round: q.Round})
 		}
 		return err == nil && settled()
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	l.Await(l.id, posted)
 }
 
@@ -164,7 +165,7 @@ func liveClient(l lived) {
 		}
 		return l.Temporal.SignalWorkflow(l.Ctx(), signals.WorkflowID(l.TaskQueue, l.id), "", signals.SignalToolResult,
 			signals.ToolResult{ToolCallID: out.ClientCalls[0].ToolCallID, Output: "yes", By: "browser"}) == nil
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	require.Equal(l.T, signals.TurnCompleted, l.Await(l.id, posted).Status)
 }
 

@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -165,7 +166,7 @@ func (l lived) calm() {
 	require.Eventually(l.T, func() bool {
 		s, err := l.Threads.State(context.Background(), l.id)
 		return err == nil && s.Status == signals.ThreadIdle && s.QueueLength == 0 && len(s.Held) == 0 && s.Tasks == 0
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	check.Settle(l.Harness, l.id)
 }
 
@@ -176,7 +177,7 @@ func (l lived) moves() {
 	require.Eventually(l.T, func() bool {
 		_, err := l.Threads.Post(l.Ctx(), l.id, signals.UserMessage(l.id, "ann", "more"))
 		return err == nil && check.CurrentRun(l.Harness, l.id) != first
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 }
 
 // running is the id of the one running task of a tool.
@@ -351,7 +352,7 @@ func liveSubInput(l lived) {
 			}
 			q = out.Inputs[0]
 			return q.Round == round
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 		got, err := l.Threads.AnswerInput(l.Ctx(), at, signals.InputAnswers{ToolCallID: q.ToolCallID, Round: round, By: "ann", Answers: map[string]event.InputAnswer{id: answer}})
 		require.NoError(l.T, err)
 		require.Equal(l.T, signals.DecideAccepted, got)
@@ -377,7 +378,7 @@ func liveSubInput(l lived) {
 	require.Eventually(l.T, func() bool {
 		s, err := l.Threads.State(l.Ctx(), l.id)
 		return err == nil && s.Status == signals.ThreadWaitingApproval
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	require.NoError(l.T, l.Threads.Control(l.Ctx(), l.id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
 	l.calm()
 }

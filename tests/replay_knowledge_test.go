@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -64,7 +65,7 @@ func recordKnowledge(t *testing.T, o harness.Options) {
 		return err == nil && len(index.Embedders) == 1 && index.Embedders[0] == (store.KnowledgeEmbedder{
 			Name: "vectors/two", Dimension: index.Embedders[0].Dimension, Chunks: index.Chunks,
 		})
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	storeEnded(t, w, "embed", signals.EmbedWorkflowID(w.TaskQueue))
 	recordContexts(t, o)
 }

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -135,7 +136,7 @@ func liveLong(t *testing.T, w *harness.Harness, id string) {
 	require.Eventually(t, func() bool {
 		_, err := w.Threads.Post(w.Ctx(), id, signals.UserMessage(id, "ann", "more"))
 		return err == nil && check.CurrentRun(w, id) != first
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	_, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: w.AwaitApproval(id, 1)[0].ToolCallID, Decision: event.DecisionApprove, By: "ann"})
 	require.NoError(t, err)
 	check.Settle(w, id)

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -46,7 +47,7 @@ func awaitView(w *harness.Harness, id string, ok func(signals.ScheduleView) bool
 		var err error
 		view, err = w.Threads.Schedule(context.Background(), id)
 		return err == nil && ok(view)
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	return view
 }
 
@@ -65,7 +66,7 @@ func trigger(w *harness.Harness, id string) {
 	if recent := viewOf(w, id).Recent; len(recent) > 0 {
 		last = recent[len(recent)-1].ScheduledAt
 	}
-	require.Eventually(w.T, func() bool { return time.Since(last) >= time.Second }, harness.Patience, harness.Tick)
+	require.Eventually(w.T, func() bool { return time.Since(last) >= time.Second }, testenv.Patience, testenv.Tick)
 	require.NoError(w.T, w.Threads.TriggerSchedule(w.Ctx(), id))
 }
 
@@ -94,7 +95,7 @@ func awaitTicks(w *harness.Harness, thread string, n int) []event.Message {
 			}
 		}
 		return err == nil && found >= n
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	return ticks(w, thread)
 }
 
@@ -147,7 +148,7 @@ func scheduleRuns(t *testing.T, w *harness.Harness) {
 	require.Never(t, func() bool {
 		view, err := w.Threads.Schedule(context.Background(), id)
 		return err != nil || view.Runs != paused.Runs
-	}, 2500*time.Millisecond, 10*harness.Tick)
+	}, 2500*time.Millisecond, 10*testenv.Tick)
 
 	trigger(w, id)
 	after := awaitTicks(w, thread, paused.Runs+1)
@@ -249,7 +250,7 @@ func scheduleFails(t *testing.T, w *harness.Harness) {
 	require.Eventually(t, func() bool {
 		state, err := w.Threads.State(context.Background(), closed)
 		return err == nil && state.Status == signals.ThreadClosed
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	paused := func(open bool) func(s *signals.Schedule) {
 		return func(s *signals.Schedule) { s.Paused, s.Open = true, open }
 	}
@@ -287,7 +288,7 @@ func scheduleEvent(t *testing.T, w *harness.Harness) {
 	require.Eventually(t, func() bool {
 		found, err := w.Store.Records(context.Background(), w.Key(thread), store.Query{Types: []string{event.TypeEnv}})
 		return err == nil && len(found) == 1
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	record := check.OfType(w, thread, event.TypeEnv)[0]
 	run := viewOf(w, id).Recent[0]
 	require.Equal(t, run.EventID, record.ID)
@@ -318,7 +319,7 @@ func scheduleNamespaces(t *testing.T, w *harness.Harness) {
 			var err error
 			all, err = c.Schedules(context.Background(), 0)
 			return err == nil && len(all) > 0
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 		require.Len(t, all, 1)
 		require.Equal(t, "nightly", all[0].ID)
 		require.Equal(t, "in "+c.Namespace(), all[0].Message.Content)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -36,7 +37,7 @@ func TestOpenedWithTitle(t *testing.T) {
 		require.Equal(t, http.StatusOK, status, thread)
 		return thread["title"]
 	}
-	require.Eventually(t, func() bool { return title(untitled) != nil }, harness.Patience, harness.Tick, "a title is generated for a thread without one")
+	require.Eventually(t, func() bool { return title(untitled) != nil }, testenv.Patience, testenv.Tick, "a title is generated for a thread without one")
 	for _, id := range []string{byHTTP, byGo} {
 		require.Equal(t, given, title(id))
 		for _, e := range check.Settle(w, id) {
@@ -72,7 +73,7 @@ func TestAttentionOverTheAPI(t *testing.T) {
 		return body
 	}
 	// The store has the request a moment after the thread, and the end of a turn a moment after its result.
-	require.Eventually(t, func() bool { c := counts(""); return c["waiting"] == 2. && c["idle"] == 1. }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { c := counts(""); return c["waiting"] == 2. && c["idle"] == 1. }, testenv.Patience, testenv.Tick)
 	ids, previews := list("sort=attention")
 	require.Equal(t, []string{first, second, idle}, ids)
 	require.Equal(t, []any{`use note {"text":"x"}`, `use note {"text":"x"}`, "hello"}, previews)
@@ -82,7 +83,7 @@ func TestAttentionOverTheAPI(t *testing.T) {
 
 	status, decided := check.Request(t, w, http.MethodPost, "/v1/threads/"+first+"/approvals/"+call.ToolCallID, map[string]any{"decision": "approve", "by": "ann"})
 	require.Equal(t, http.StatusOK, status, decided)
-	require.Eventually(t, func() bool { c := counts(""); return c["waiting"] == 1. && c["idle"] == 2. }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { c := counts(""); return c["waiting"] == 1. && c["idle"] == 2. }, testenv.Patience, testenv.Tick)
 	ids, _ = list("tool=note")
 	require.Equal(t, []string{second}, ids)
 }

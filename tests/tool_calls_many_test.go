@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
@@ -120,7 +121,7 @@ func TestManyToolCallsAndOthers(t *testing.T) {
 			for range agent.DefaultMaxToolCalls {
 				select {
 				case <-slow.Reached:
-				case <-time.After(harness.Patience):
+				case <-time.After(testenv.Patience):
 					t.Fatal("the calls do not run")
 				}
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -95,7 +96,7 @@ func TestToolUser(t *testing.T) {
 			_, err := w.Threads.Post(w.Ctx(), id, held)
 			require.NoError(t, err)
 		}
-		require.Eventually(t, func() bool { return check.CurrentRun(w, id) != first }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return check.CurrentRun(w, id) != first }, testenv.Patience, testenv.Tick)
 		require.Equal(t, signals.DecideAccepted, check.Approve(t, w, id, call))
 		require.Equal(t, signals.TurnCompleted, w.Await(id, p.ID).Status)
 		require.Equal(t, `for "ben"`, user(t, id, "whose_approved"))
@@ -168,7 +169,7 @@ func TestToolUserWithKeys(t *testing.T) {
 			path, own := body(id, "carol")
 			status, text = send(t, path, own)
 			require.Less(t, status, 300, text)
-			require.Eventually(t, func() bool { return len(check.ResultsOf(w, id, "whose")) == 1 }, harness.Patience, harness.Tick)
+			require.Eventually(t, func() bool { return len(check.ResultsOf(w, id, "whose")) == 1 }, testenv.Patience, testenv.Tick)
 			require.Equal(t, `for "carol"`, check.ResultIn(t, w, id, "whose").Content)
 		})
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
@@ -43,7 +44,7 @@ func TestToolQueues(t *testing.T) {
 	require.Eventually(t, func() bool {
 		found, err := here.Threads.Workers(here.Ctx(), id)
 		return err == nil && found.Steps && !found.Polled && found.TaskQueue == gpu
-	}, harness.Patience, harness.Tick, "the call waits for a worker of its queue")
+	}, testenv.Patience, testenv.Tick, "the call waits for a worker of its queue")
 	require.Empty(t, where)
 	anywhere, err := here.Threads.Workers(here.Ctx(), "")
 	require.NoError(t, err)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -55,7 +56,7 @@ func TestTokensAreNotKept(t *testing.T) {
 		require.ErrorContains(t, err, "tokens are never queued")
 		before := len(w.Records(id))
 		require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalPost, token))
-		require.Eventually(t, func() bool { return len(w.Records(id)) > before }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return len(w.Records(id)) > before }, testenv.Patience, testenv.Tick)
 		require.Equal(t, event.TypeRejected, check.Only(t, w.Records(id)[before:]).Type)
 		require.Empty(t, check.OfType(w, id, event.TypeToken))
 	})
@@ -91,7 +92,7 @@ func TestSiblings(t *testing.T) {
 	require.Eventually(t, func() bool {
 		state, err := w.Threads.State(w.Ctx(), id)
 		return err == nil && state.Turn != nil && len(state.Turn.Runs) == 1 && len(state.Turn.Runs[0].Tools) == 1
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	t.Run("S2-12 siblings do not wait for each other, nor fail together", func(t *testing.T) {
 		var said []string
 		for _, m := range check.Results(w, id) {

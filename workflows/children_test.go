@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
@@ -89,7 +90,7 @@ func TestSubAgentsWorkInParallel(t *testing.T) {
 	w := delegating(t, f, func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		both <- struct{}{}
 		if len(both) < 2 {
-			require.Eventually(t, func() bool { return len(both) == 2 }, patience, time.Millisecond)
+			require.Eventually(t, func() bool { return len(both) == 2 }, testenv.Patience, time.Millisecond)
 		}
 		return reply(in, "answered"), nil
 	}, asked("c1"), asked("c2"))

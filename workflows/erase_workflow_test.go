@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
@@ -62,8 +63,8 @@ func (e *erasing) run(t *testing.T, in signals.EraseInput) (runs int) {
 		var suite testsuite.WorkflowTestSuite
 		suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 		env := suite.NewTestWorkflowEnvironment()
-		env.SetTestTimeout(patience)
-		env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: patience})
+		env.SetTestTimeout(testenv.Patience)
+		env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: testenv.Patience})
 		(&workflows.Workflows{}).Register(env)
 		for name, do := range map[string]any{signals.ActivityEraseFind: e.find, signals.ActivityEraseDelete: e.delete, signals.ActivityEraseFinish: e.finish} {
 			env.RegisterActivityWithOptions(do, activity.RegisterOptions{Name: name})

@@ -25,12 +25,10 @@ import (
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
-
-// patience is the longest wait of a test for an expected event.
-const patience = time.Minute
 
 // fakes replace the activities: they keep stored records, and return the responses of the test.
 type fakes struct {
@@ -175,7 +173,7 @@ func (f *fakes) awaitNotices(n int) (out []step.Notify) {
 		defer f.mu.Unlock()
 		out = append([]step.Notify(nil), f.notices...)
 		return len(out) >= n
-	}, patience, time.Millisecond)
+	}, testenv.Patience, time.Millisecond)
 	return out
 }
 
@@ -265,12 +263,12 @@ func worldOf(t *testing.T, f *fakes, all *workflows.Workflows) *fixture {
 	w := &fixture{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), fakes: f}
 	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: signals.WorkflowID("ns", "t1"), TaskQueue: "q"})
 	require.NoError(t, w.SetTypedSearchAttributesOnStart(temporal.NewSearchAttributes(searchattr.Open("ns", nil)...)))
-	w.SetTestTimeout(patience)
+	w.SetTestTimeout(testenv.Patience)
 	// The numbers of tasks and sub-agents start from here.
 	w.SetStartTime(time.Date(2026, time.January, 1, 0, 0, 0, 0, time.UTC))
 	// On a busy machine, a workflow may not be scheduled for a second, which would count as a
 	// deadlock.
-	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: patience})
+	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: testenv.Patience})
 	all.Register(w)
 	for name, fn := range map[string]any{
 		signals.ActivityCallModel: f.callModel, signals.ActivityRunTool: f.runTool,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
@@ -94,7 +95,7 @@ func TestDecidedWhileAnotherCallRuns(t *testing.T) {
 					w.decide("c2", event.DecisionApprove, "")
 					require.Eventually(t, func() bool {
 						return slices.Contains(f.recordIDs(), "c1.result") && slices.Contains(f.recordIDs(), "c2.result")
-					}, patience, time.Millisecond)
+					}, testenv.Patience, time.Millisecond)
 				}
 				return step.ToolReply{}, nil
 			}
@@ -117,7 +118,7 @@ func TestStoredWhileAModelSpeaks(t *testing.T) {
 	w := newFixture(t)
 	w.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		w.SignalWorkflow(signals.SignalRevoke, signals.Revoke{ToolCallID: "c0", By: "ann"})
-		require.Eventually(t, func() bool { return len(stored[event.Approval](w.fakes, event.TypeApproval)) == 1 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return len(stored[event.Approval](w.fakes, event.TypeApproval)) == 1 }, testenv.Patience, time.Millisecond)
 		return reply(in, "done"), nil
 	}
 	w.then(func() { w.post("e1", "go") })

@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
@@ -68,8 +69,8 @@ func (p *people) run(t *testing.T) (runs int, err error) {
 		var suite testsuite.WorkflowTestSuite
 		suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 		env := suite.NewTestWorkflowEnvironment()
-		env.SetTestTimeout(patience)
-		env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: patience})
+		env.SetTestTimeout(testenv.Patience)
+		env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: testenv.Patience})
 		env.RegisterWorkflowWithOptions(func(_ workflow.Context, in signals.EraseInput) (signals.Erasure, error) {
 			delete(p.left, in.ThreadID)
 			return signals.Erasure{}, nil

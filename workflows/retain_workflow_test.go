@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
@@ -34,8 +35,8 @@ func newRetaining(t *testing.T, found signals.RetainFound) *retaining {
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	r := &retaining{TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment()}
-	r.SetTestTimeout(patience)
-	r.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: patience})
+	r.SetTestTimeout(testenv.Patience)
+	r.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: testenv.Patience})
 	(&workflows.Workflows{}).Register(r)
 	for name, do := range map[string]any{
 		signals.ActivityRetainFind: func(context.Context, signals.RetainStep) (out signals.RetainFound, err error) {

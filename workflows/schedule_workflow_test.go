@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )
@@ -27,8 +28,8 @@ func deliver(t *testing.T, workflowID string, s signals.Schedule, do func(contex
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 	env := suite.NewTestWorkflowEnvironment()
-	env.SetTestTimeout(patience)
-	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: patience})
+	env.SetTestTimeout(testenv.Patience)
+	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: testenv.Patience})
 	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: workflowID, TaskQueue: "q"})
 	(&workflows.Workflows{}).Register(env)
 	env.RegisterActivityWithOptions(do, activity.RegisterOptions{Name: signals.ActivityDeliver})

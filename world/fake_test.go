@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -21,9 +22,6 @@ import (
 	"github.com/threadmill/threadmill/stream/memory"
 	"github.com/threadmill/threadmill/world"
 )
-
-// patience is how long a test waits for what must happen.
-const patience = time.Minute
 
 // threads stands in for the threads of Temporal: what it is sent it stores, as they do.
 type threads struct {
@@ -99,7 +97,7 @@ type fixture struct {
 }
 
 func newFixture(t *testing.T, change ...func(*world.Config)) *fixture {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	t.Cleanup(cancel)
 	db, err := sqlite.Open(ctx, sqlite.Config{})
 	require.NoError(t, err)
@@ -199,5 +197,5 @@ func (l *logBuffer) String() string {
 // await waits until the log has a text.
 func (b *fixture) await(text string) {
 	b.Helper()
-	require.Eventually(b, func() bool { return strings.Contains(b.log.String(), text) }, patience, time.Millisecond, "the log has no %q", text)
+	require.Eventually(b, func() bool { return strings.Contains(b.log.String(), text) }, testenv.Patience, time.Millisecond, "the log has no %q", text)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/feedtest"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/stream/memory"
 )
@@ -223,7 +224,7 @@ func TestLogIsGone(t *testing.T) {
 	w.Stream = memory.New(memory.Config{})
 	t.Cleanup(func() { _ = w.Stream.Close() })
 	var err error
-	w.Feed, err = feed.New(feed.Config{Store: w.Store, Stream: w.Stream, Grace: feedtest.Patience})
+	w.Feed, err = feed.New(feed.Config{Store: w.Store, Stream: w.Stream, Grace: testenv.Patience})
 	require.NoError(t, err)
 	got := w.Rest(feed.From{Cursor: feed.Cursor{Seq: 1}})
 	assert.Equal(t, []string{"2", "3"}, ids(got))

@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/feedtest"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/stream/memory"
 )
@@ -217,14 +218,14 @@ func TestBrokenSubscription(t *testing.T) {
 			want := perform(w, feedtest.Runs(rand.New(rand.NewPCG(seed, 4)), 2))
 			w.Stream = &flaky{w.Stream, rand.New(rand.NewPCG(seed, 5))}
 			var err error
-			w.Feed, err = feed.New(feed.Config{Store: w.Store, Stream: w.Stream, HeartbeatInterval: 2 * feedtest.Patience, Grace: feedtest.Patience / 2})
+			w.Feed, err = feed.New(feed.Config{Store: w.Store, Stream: w.Stream, HeartbeatInterval: 2 * testenv.Patience, Grace: testenv.Patience / 2})
 			require.NoError(t, err)
 			for _, at := range []int{0, len(want) / 3, len(want) / 2} {
 				var r *feed.Reader
 				require.Eventually(t, func() bool {
 					r, err = w.Feed.Open(w.Ctx, w.Key, feed.From{Cursor: want[at].Cursor})
 					return err == nil
-				}, feedtest.Patience, 1)
+				}, testenv.Patience, 1)
 				assert.Equal(t, show(want[at+1:]), show(w.UntilClosed(r)))
 				r.Close()
 			}

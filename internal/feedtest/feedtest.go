@@ -16,14 +16,12 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/stream/memory"
 )
-
-// Patience is the longest wait of a test for an expected event.
-const Patience = time.Minute
 
 // ErrLookup is the error of a failing [Store].
 var ErrLookup = errors.New("the store is down")
@@ -95,7 +93,7 @@ type Thread struct {
 
 // New returns a thread t1 without records.
 func New(t testing.TB, o Options) *Thread {
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	t.Cleanup(cancel)
 	db, err := sqlite.Open(ctx, sqlite.Config{})
 	require.NoError(t, err)
@@ -107,10 +105,10 @@ func New(t testing.TB, o Options) *Thread {
 	w.Stream = o.Stream()
 	t.Cleanup(func() { _ = w.Stream.Close() })
 	if o.Heartbeat == 0 {
-		o.Heartbeat = 2 * Patience
+		o.Heartbeat = 2 * testenv.Patience
 	}
 	if o.Grace == 0 {
-		o.Grace = Patience / 2
+		o.Grace = testenv.Patience / 2
 	}
 	w.Feed, err = feed.New(feed.Config{Store: w.Store, Stream: w.Stream, HeartbeatInterval: o.Heartbeat, Grace: o.Grace, View: o.View})
 	require.NoError(t, err)

@@ -16,16 +16,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/internal/guard"
+	"github.com/threadmill/threadmill/internal/testenv"
 )
-
-const patience = time.Minute
 
 func dial(t *testing.T, srv *httptest.Server) net.Conn {
 	t.Helper()
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
-	require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(testenv.Patience)))
 	return conn
 }
 
@@ -158,7 +157,7 @@ func TestMemory(t *testing.T) {
 	const size = 16 << 20
 	large := strings.Repeat("x", size)
 	ended := make(chan struct{}, 100)
-	limits := guard.Limits{WriteTimeout: patience, ResponseMemory: 3 * size}
+	limits := guard.Limits{WriteTimeout: testenv.Patience, ResponseMemory: 3 * size}
 	srv := httptest.NewUnstartedServer(limits.Handler(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, large)
 	})))
@@ -215,7 +214,7 @@ func TestMemory(t *testing.T) {
 // TestBodyMemory: when requests take too much memory, clients that send nothing make room for others.
 func TestBodyMemory(t *testing.T) {
 	const size = 1 << 20
-	limits := guard.Limits{BodyTimeout: patience, RequestMemory: 6 * size}
+	limits := guard.Limits{BodyTimeout: testenv.Patience, RequestMemory: 6 * size}
 	read := make(chan struct{}, 100)
 	srv := httptest.NewServer(limits.Handler(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		for buf := make([]byte, 64<<10); ; {

@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/internal/mcplogin"
 	"github.com/threadmill/threadmill/internal/oauthtest"
 	"github.com/threadmill/threadmill/internal/sealed"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
@@ -100,7 +101,7 @@ func (r *rig) tool(m *mcp.Manager, name string) tool.Tool {
 	require.Eventually(r, func() bool {
 		found = m.Tools(r.Context(), space, []string{"notes__" + name})
 		return len(found) == 1
-	}, time.Minute, 10*time.Millisecond)
+	}, testenv.Patience, testenv.Tick)
 	return found[0]
 }
 
@@ -131,7 +132,7 @@ func TestLogin(t *testing.T) {
 	require.Eventually(t, func() bool {
 		states, err := r.worker.States(t.Context(), space)
 		return err == nil && states[0].Status == tool.ServerNeedsLogin
-	}, time.Minute, 10*time.Millisecond)
+	}, testenv.Patience, testenv.Tick)
 	page := r.login("")
 	require.Equal(t, http.StatusOK, page.Status, page.URL.String()+page.HTML)
 	require.Equal(t, []toolserver.LoggedIn{{Namespace: space, Server: "notes", By: "alice"}}, r.done)

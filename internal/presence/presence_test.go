@@ -87,7 +87,7 @@ func TestPresence(t *testing.T) {
 			one, other := newProcess(t, s1, c), newProcess(t, s2, c)
 			hears := func(p process, id string, want ...string) {
 				t.Helper()
-				require.EventuallyWithT(t, func(ct *assert.CollectT) { assert.Equal(ct, append([]string{}, want...), p.sees(id)) }, time.Minute, time.Millisecond)
+				require.EventuallyWithT(t, func(ct *assert.CollectT) { assert.Equal(ct, append([]string{}, want...), p.sees(id)) }, testenv.Patience, time.Millisecond)
 			}
 			require.Empty(t, one.sees("ann"))
 			c.add(time.Second)

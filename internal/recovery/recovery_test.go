@@ -26,13 +26,10 @@ import (
 
 	"github.com/threadmill/threadmill/internal/filelock"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/testenv"
 )
 
 const (
-	// patience bounds every wait for an expected event, far above its duration on a busy machine.
-	patience = 2 * time.Minute
-	tick     = 10 * time.Millisecond
-
 	// folderEnv makes the test binary a process with a journal in that folder.
 	folderEnv = "THREADMILL_RECOVERY_TEST_FOLDER"
 )
@@ -388,7 +385,7 @@ func TestWatch(t *testing.T) {
 	j := open(t, folder, io.Discard)
 	defer j.Watch(service)()
 	p.kill()
-	require.Eventually(t, func() bool { return len(journals(t, folder)) == 1 }, patience, tick)
+	require.Eventually(t, func() bool { return len(journals(t, folder)) == 1 }, testenv.Patience, testenv.Tick)
 	require.Equal(t, []string{"n activity of a process"}, service.received())
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/webhook"
@@ -363,7 +364,7 @@ func TestRevokedWhileItLasts(t *testing.T) {
 	var failing atomic.Bool
 	var checks atomic.Int64
 	w := newWorld(t, func(c *server.Config) {
-		c.AuthCheckInterval, c.WaitLimit = 5*time.Millisecond, patience
+		c.AuthCheckInterval, c.WaitLimit = 5*time.Millisecond, testenv.Patience
 		c.Authenticator = auth.Func(func(r *http.Request) (auth.Principal, error) {
 			checks.Add(1)
 			switch {
@@ -391,7 +392,7 @@ func TestRevokedWhileItLasts(t *testing.T) {
 
 			failing.Store(true)
 			before := checks.Load()
-			require.Eventually(t, func() bool { return checks.Load() > before+2 }, patience, time.Millisecond, "a check that fails ends nothing")
+			require.Eventually(t, func() bool { return checks.Load() > before+2 }, testenv.Patience, time.Millisecond, "a check that fails ends nothing")
 			failing.Store(false)
 			revoked.Store(true)
 			_, err = io.Copy(io.Discard, res.Body)

@@ -23,6 +23,7 @@ import (
 	"github.com/threadmill/threadmill/internal/configdiff"
 	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -368,7 +369,7 @@ func TestAttackWithDrippingBodies(t *testing.T) {
 			conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 			require.NoError(t, err)
 			defer conn.Close()
-			require.NoError(t, conn.SetDeadline(time.Now().Add(patience)))
+			require.NoError(t, conn.SetDeadline(time.Now().Add(testenv.Patience)))
 			_, err = fmt.Fprintf(conn, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{", o.method, o.url(nil))
 			require.NoError(t, err)
 			stop := make(chan struct{})

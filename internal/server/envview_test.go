@@ -11,6 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/stream"
 )
 
@@ -81,7 +82,7 @@ func TestEnvStream(t *testing.T) {
 		text := envEvents(t, live)[3]
 		assert.JSONEq(t, `{"type":"text","content":"do","messageId":"m1","attempt":1,"agent":"bot"}`, string(text.Payload))
 		assert.Equal(t, event.EnvMetadata{TriggerSessionID: "t1", Source: event.SourceLLM}, text.Metadata)
-		assert.InDelta(t, time.Now().UnixMilli(), text.Timestamp, float64(patience.Milliseconds()))
+		assert.InDelta(t, time.Now().UnixMilli(), text.Timestamp, float64(testenv.Patience.Milliseconds()))
 		assert.JSONEq(t, `{"type":"completed","content":"done","messageId":"m1","agent":"bot"}`, string(envEvents(t, live)[6].Payload))
 	})
 	t.Run("S3-51 S3-existing_emit_unchanged others get what they always did", func(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -65,7 +66,7 @@ func TestFollowCuts(t *testing.T) {
 			pieces++
 			if rng.IntN(20) == 0 {
 				// A viewer that is cut receives the whole message in place of pieces that it has not seen.
-				assert.Eventually(t, func() bool { return shown.Load() >= pieces || w.ctx.Err() != nil }, patience, time.Millisecond)
+				assert.Eventually(t, func() bool { return shown.Load() >= pieces || w.ctx.Err() != nil }, testenv.Patience, time.Millisecond)
 				heads[id] = w.put(id, replied(fmt.Sprint("m", said[id]), "counted"))
 				said[id]++
 			}
@@ -230,5 +231,5 @@ func TestFollowRefusals(t *testing.T) {
 		v := w.viewer(following(many[2:5]...))
 		defer v.Body.Close()
 		return v.StatusCode == http.StatusOK
-	}, patience, 10*time.Millisecond, "those that were refused have left")
+	}, testenv.Patience, 10*time.Millisecond, "those that were refused have left")
 }

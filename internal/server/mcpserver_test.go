@@ -20,6 +20,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -599,7 +600,7 @@ func TestMCPReconnect(t *testing.T) {
 	require.Eventually(t, func() bool {
 		res = request(t.Context(), "GET", "", last)
 		return res.StatusCode != http.StatusConflict
-	}, patience, 10*time.Millisecond)
+	}, testenv.Patience, 10*time.Millisecond)
 	require.Equal(t, http.StatusOK, res.StatusCode)
 	rest, err := io.ReadAll(res.Body)
 	require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/store/sqlite"
 )
 
@@ -69,7 +70,7 @@ func TestMemoryUnderAttack(t *testing.T) {
 			}
 			for range 3 {
 				for _, path := range []string{"/v1/threads/t2/messages", "/v1/threads/t2"} {
-					require.Eventually(t, func() bool { return w.call("GET", path, nil).status == http.StatusOK }, patience, 10*time.Millisecond)
+					require.Eventually(t, func() bool { return w.call("GET", path, nil).status == http.StatusOK }, testenv.Patience, 10*time.Millisecond)
 				}
 				require.Less(t, w.call("POST", "/v1/threads/t2/messages", object{"content": "x"}).status, 500)
 			}

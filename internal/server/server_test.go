@@ -22,6 +22,7 @@ import (
 	"github.com/threadmill/threadmill/internal/repair"
 	"github.com/threadmill/threadmill/internal/retention"
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -29,9 +30,6 @@ import (
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/stream/memory"
 )
-
-// patience is how long a test waits for what must happen.
-const patience = time.Minute
 
 // threads stands in for the threads of Temporal: each call is noted, and answered
 // by the function of its name or else plainly.
@@ -176,7 +174,7 @@ type world struct {
 }
 
 func newWorld(t testing.TB, change ...func(*server.Config)) *world {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	t.Cleanup(cancel)
 	db, err := sqlite.Open(ctx, sqlite.Config{})
 	require.NoError(t, err)

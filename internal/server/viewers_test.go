@@ -23,6 +23,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 )
@@ -340,7 +341,7 @@ func TestMaxViewers(t *testing.T) {
 	require.NoError(t, first.Body.Close())
 	require.Eventually(t, func() bool {
 		return w.viewer("/v1/threads/t1/events").StatusCode == http.StatusOK
-	}, patience, 10*time.Millisecond, "one that has gone makes room")
+	}, testenv.Patience, 10*time.Millisecond, "one that has gone makes room")
 }
 
 // TestSilentViewers: viewers that never read cost little, and are cut.
@@ -389,7 +390,7 @@ func TestSilentViewers(t *testing.T) {
 	for range viewers { // each that is cut makes room
 		require.Eventually(t, func() bool {
 			return w.viewer("/v1/threads/t1/events?from=now").StatusCode == http.StatusOK
-		}, patience, 50*time.Millisecond)
+		}, testenv.Patience, 50*time.Millisecond)
 	}
 	require.NoError(t, <-slow, "one that reads slowly is not cut")
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 )
 
@@ -97,7 +98,7 @@ func RunEmbedder(t *testing.T, build func(t *testing.T, s *Server, key string) l
 			_, err := e.Embed(ctx, llm.EmbedRequest{Model: "embedder", Texts: []string{"one"}})
 			ended <- err
 		}()
-		require.Eventually(t, func() bool { return s.Calls() == 1 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return s.Calls() == 1 }, testenv.Patience, time.Millisecond)
 		cancel()
 		require.ErrorIs(t, <-ended, context.Canceled)
 	})

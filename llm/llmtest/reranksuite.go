@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 )
 
@@ -105,7 +106,7 @@ func RunReranker(t *testing.T, build func(t *testing.T, s *Server, key string) l
 			_, err := r.Rerank(ctx, mills)
 			ended <- err
 		}()
-		require.Eventually(t, func() bool { return s.Calls() == 1 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return s.Calls() == 1 }, testenv.Patience, time.Millisecond)
 		cancel()
 		require.ErrorIs(t, <-ended, context.Canceled)
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/term"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
@@ -24,7 +25,7 @@ func (w *world) run(stdin string, args ...string) (code int, stdout, stderr stri
 	w.t.Setenv("USER", "ann")
 	var out, errs output
 	a := &app{
-		stdin: strings.NewReader(stdin), stdout: term.New(&out, false), stderr: term.New(&errs, false), settle: w.settle, mindEvery: tick, interrupts: osInterrupts,
+		stdin: strings.NewReader(stdin), stdout: term.New(&out, false), stderr: term.New(&errs, false), settle: w.settle, mindEvery: testenv.Tick, interrupts: osInterrupts,
 		dial: func(context.Context, connection) (threads, func(), error) { return w, func() {}, nil },
 	}
 	code = a.run(w.t.Context(), append([]string{"--api", w.url}, args...))
@@ -175,7 +176,7 @@ func TestSend(t *testing.T) {
 		p := w.start(false, "send", "t1", "wait", "--wait")
 		require.NoError(t, w.await(t.Context(), func() bool { return w.offset > 0 }))
 		w.change(func() { w.down = true })
-		require.Eventually(t, func() bool { return strings.Contains(p.err.String(), "does not answer") }, patience, 5*time.Millisecond)
+		require.Eventually(t, func() bool { return strings.Contains(p.err.String(), "does not answer") }, testenv.Patience, 5*time.Millisecond)
 		w.change(func() { w.down = false })
 		p.exits(exitOK)
 		require.Equal(t, "one two\n", p.out.String())
@@ -494,7 +495,7 @@ func TestNobodyAnswers(t *testing.T) {
 func TestNobodyWorks(t *testing.T) {
 	says := func(p *program, text fmt.Stringer, want string) {
 		t.Helper()
-		require.Eventually(t, func() bool { return strings.Contains(text.String(), want) }, patience, tick, "want %q in:\n%s", want, text)
+		require.Eventually(t, func() bool { return strings.Contains(text.String(), want) }, testenv.Patience, testenv.Tick, "want %q in:\n%s", want, text)
 	}
 	const missing = `task queue "queue of t1" has no worker: none polls it, and messages wait for one; start one with "go run ./worker --task-queue 'queue of t1'"`
 	t.Run("send", func(t *testing.T) {

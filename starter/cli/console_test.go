@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 )
 
 // Keys as terminals send them.
@@ -40,12 +41,12 @@ func TestInputIsUndisturbed(t *testing.T) {
 	p.shows("queued: it is answered after this turn; /steer text is said into it")
 	p.shows("› half a message\n")
 	p.types("/steer hurry\n")
-	require.Eventually(t, func() bool { return len(w.posted()) == 3 }, patience, tick)
+	require.Eventually(t, func() bool { return len(w.posted()) == 3 }, testenv.Patience, testenv.Tick)
 	assert.Equal(t, event.OnBusySteer, w.posted()[2].OnBusy)
 	p.presses("draft")
 	p.shows("\n› draft\n")
 	p.presses(ctrlC)
-	require.Eventually(t, func() bool { return !strings.Contains(p.out.String(), "draft") }, patience, tick, "Ctrl-C clears the input first")
+	require.Eventually(t, func() bool { return !strings.Contains(p.out.String(), "draft") }, testenv.Patience, testenv.Tick, "Ctrl-C clears the input first")
 	assert.Empty(t, w.controlled())
 	p.presses(ctrlC)
 	p.shows("interrupted by ann")
@@ -66,7 +67,7 @@ func TestInputHasLinesAndHistory(t *testing.T) {
 	p.shows("\n› an old one\n")
 	p.presses(up)
 	p.presses(down + down + down)
-	require.Eventually(t, func() bool { return strings.HasSuffix(p.out.String(), "\n›\nt1") }, patience, tick, "%s", p.out)
+	require.Eventually(t, func() bool { return strings.HasSuffix(p.out.String(), "\n›\nt1") }, testenv.Patience, testenv.Tick, "%s", p.out)
 	p.presses("\x1b[200~pasted\nlines\x1b[201~")
 	p.shows("\n› pasted\n  lines\n")
 	p.presses("\r")

@@ -24,16 +24,11 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/term"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
 )
-
-// tick is the interval at which tests look again.
-const tick = 5 * time.Millisecond
-
-// patience is the longest wait of a test for an expected event.
-const patience = time.Minute
 
 // world simulates Temporal and the API with one thread.
 type world struct {
@@ -90,7 +85,7 @@ func (w *world) controlled() []signals.Control {
 }
 
 func newWorld(t *testing.T) *world {
-	w := &world{t: t, polled: true, settle: patience, changed: make(chan struct{}), decisions: map[string]signals.Decide{}}
+	w := &world{t: t, polled: true, settle: testenv.Patience, changed: make(chan struct{}), decisions: map[string]signals.Decide{}}
 	w.state = signals.State{ThreadID: "t1", Status: signals.ThreadIdle, Agents: []string{"demo"}}
 	srv := httptest.NewServer(w)
 	w.url = srv.URL
@@ -568,7 +563,7 @@ func (w *world) start(onTerminal bool, args ...string) *program {
 	r, in := io.Pipe()
 	p := &program{t: w.t, out: &output{}, err: &output{}, onTerminal: onTerminal, in: in, interrupts: make(chan os.Signal), exit: make(chan int, 1)}
 	a := &app{
-		stdin: r, stdout: term.New(p.out, false), stderr: term.New(p.err, false), settle: w.settle, mindEvery: tick,
+		stdin: r, stdout: term.New(p.out, false), stderr: term.New(p.err, false), settle: w.settle, mindEvery: testenv.Tick,
 		dial:       func(context.Context, connection) (threads, func(), error) { return w, func() {}, nil },
 		interrupts: func() (<-chan os.Signal, func()) { return p.interrupts, func() {} },
 	}
@@ -577,7 +572,7 @@ func (w *world) start(onTerminal bool, args ...string) *program {
 		p.out, p.in = it, it.keys
 		a.stdin, a.stdout, a.keys, a.screen = it.program, term.New(it.program, false), it.program, it.program
 	}
-	ctx, cancel := context.WithTimeout(w.t.Context(), 2*patience)
+	ctx, cancel := context.WithTimeout(w.t.Context(), 2*testenv.Patience)
 	w.t.Cleanup(func() {
 		cancel()
 		assertNoError(w.t, r.Close())
@@ -603,7 +598,7 @@ func (p *program) shows(text string) {
 	if p.onTerminal {
 		text = trimmed(text)
 	}
-	require.Eventually(p.t, func() bool { return strings.Contains(p.out.String(), text) }, patience, tick,
+	require.Eventually(p.t, func() bool { return strings.Contains(p.out.String(), text) }, testenv.Patience, testenv.Tick,
 		"want %q in:\n%s", text, p.out)
 }
 
@@ -615,9 +610,9 @@ func (p *program) exits(code int) {
 		if it, ok := p.out.(*terminal); ok { // the shell goes on
 			_, err := io.WriteString(it.program, "$ ")
 			require.NoError(p.t, err)
-			require.Eventually(p.t, func() bool { return strings.HasSuffix("\n"+p.out.String(), "\n$") }, patience, tick, "%s", p.out)
+			require.Eventually(p.t, func() bool { return strings.HasSuffix("\n"+p.out.String(), "\n$") }, testenv.Patience, testenv.Tick, "%s", p.out)
 		}
-	case <-time.After(patience):
+	case <-time.After(testenv.Patience):
 		require.Fail(p.t, "it does not end", "stdout: %s", p.out)
 	}
 }

@@ -31,6 +31,7 @@ import (
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/term"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store/sqlite"
@@ -466,7 +467,7 @@ func TestNoOutputIsObeyed(t *testing.T) {
 			interrupts: osInterrupts, settle: time.Millisecond,
 			dial: func(context.Context, connection) (threads, func(), error) { return h, func() {}, nil },
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 		defer cancel()
 		code = a.run(ctx, append([]string{"--api", srv.URL}, args...))
 		require.NoError(t, ctx.Err(), "%q does not end", args)

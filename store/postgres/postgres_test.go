@@ -196,7 +196,7 @@ func TestConnectionsCut(t *testing.T) {
 	require.Eventually(t, func() bool {
 		a, err := s.Append(t.Context(), key, store.Batch{Records: []event.Record{message("b")}})
 		return err == nil && a.Head == 2
-	}, time.Minute, 10*time.Millisecond)
+	}, testenv.Patience, testenv.Tick)
 }
 
 // with returns the server's URL with a parameter set.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -25,7 +26,7 @@ func TestAppendOfNothingWaits(t *testing.T) {
 		done, _ := s.Append(t.Context(), key, store.Batch{})
 		heads <- done.Head
 	}()
-	require.Eventually(t, func() bool { return s.writer.Stats().WaitCount > 0 || len(heads) > 0 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return s.writer.Stats().WaitCount > 0 || len(heads) > 0 }, testenv.Patience, time.Millisecond)
 	_, err = tx.ExecContext(t.Context(), `UPDATE threads SET head = 7`)
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/stream/memory"
 	"github.com/threadmill/threadmill/stream/streamtest"
@@ -50,7 +51,7 @@ func subscribe(t *testing.T, s stream.Stream, from stream.From) stream.Subscript
 
 func next(t *testing.T, sub stream.Subscription) stream.Entry {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
 	e, err := sub.Next(ctx)
 	require.NoError(t, err)

@@ -17,9 +17,6 @@ import (
 	"github.com/threadmill/threadmill/stream/streamtest"
 )
 
-// patience is the longest wait of a test for an expected event.
-const patience = time.Minute
-
 var (
 	key   = stream.Key{Namespace: "ns", ThreadID: "thread"}
 	other = stream.Key{Namespace: "ns", ThreadID: "other"}
@@ -30,7 +27,7 @@ func config(t *testing.T) nats.Config {
 }
 
 func waiting(t *testing.T) context.Context {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }
@@ -95,7 +92,7 @@ func TestRetentionByAge(t *testing.T) {
 	reader := subscribe(t, s, stream.From{})
 	arrived := arrival(t, reader)
 	// The reader is first, so that it gets both before they expire.
-	require.Eventually(t, func() bool { return requests(t, js, cfg.Stream) == 1 }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return requests(t, js, cfg.Stream) == 1 }, testenv.Patience, 5*time.Millisecond)
 	publish(t, s, key, "1", "2")
 	first := (<-arrived).Offset
 	require.Positive(t, first)
@@ -103,10 +100,10 @@ func TestRetentionByAge(t *testing.T) {
 		sub := subscribe(t, s, stream.From{Offset: first})
 		defer sub.Close()
 		return sub.Start().Gap
-	}, patience, 50*time.Millisecond)
+	}, testenv.Patience, 50*time.Millisecond)
 
 	again := arrival(t, subscribe(t, s, stream.From{Offset: first}))
-	require.Eventually(t, func() bool { return requests(t, js, cfg.Stream) == 2 }, patience, 5*time.Millisecond, "this one is there first, too")
+	require.Eventually(t, func() bool { return requests(t, js, cfg.Stream) == 2 }, testenv.Patience, 5*time.Millisecond, "this one is there first, too")
 	publish(t, s, key, "3")
 	require.Equal(t, "2", next(t, reader).Event.Content, "it had arrived before it expired")
 	third := next(t, reader)
@@ -132,7 +129,7 @@ func TestReaderThatWasTrimmedLags(t *testing.T) {
 	reader := subscribe(t, s, stream.From{})
 	last := next(t, reader)
 	flood(t, s, key, 1, 10) // more than the reader fetches at once, less than the log's capacity
-	require.Eventually(t, func() bool { return requests(t, js, cfg.Stream) == 0 }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return requests(t, js, cfg.Stream) == 0 }, testenv.Patience, 5*time.Millisecond)
 	flood(t, s, key, 11, 60)
 
 	want, lagged := 1, false
@@ -207,7 +204,7 @@ func TestTwoProcesses(t *testing.T) {
 	select {
 	case n := <-notices:
 		require.Equal(t, "interrupt", n.Reason)
-	case <-time.After(patience):
+	case <-time.After(testenv.Patience):
 		require.Fail(t, "no notice")
 	}
 }
@@ -230,10 +227,10 @@ func TestServerRestart(t *testing.T) {
 		defer cancel()
 		_, err := sub.Next(ctx)
 		return err != nil && ctx.Err() == nil
-	}, patience, time.Millisecond, "the subscription breaks")
+	}, testenv.Patience, time.Millisecond, "the subscription breaks")
 	require.Eventually(t, func() bool {
 		return s.Publish(t.Context(), key, streamtest.Piece("nowhere")) != nil
-	}, patience, time.Millisecond, "publishing fails at once")
+	}, testenv.Patience, time.Millisecond, "publishing fails at once")
 	require.Error(t, s.Notify(waiting(t), key, stream.Notice{}))
 	addr := srv.start()
 	require.Error(t, s.Publish(t.Context(), key, streamtest.Piece("nowhere")), "the server is back, but not the connection to it")
@@ -241,7 +238,7 @@ func TestServerRestart(t *testing.T) {
 	go func() { stored <- s.Publish(waiting(t), key, stream.Entry{Stored: 9}) }()
 	srv.open(addr)
 	require.NoError(t, <-stored, "the word of stored records waits for the connection")
-	require.Eventually(t, func() bool { return s.Ping(t.Context()) == nil }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return s.Ping(t.Context()) == nil }, testenv.Patience, 10*time.Millisecond)
 	again := subscribe(t, s, stream.From{Offset: old})
 	require.True(t, again.Start().Gap)
 	e := next(t, again)
@@ -249,7 +246,7 @@ func TestServerRestart(t *testing.T) {
 	require.Greater(t, e.Offset, old+1)
 	require.Eventually(t, func() bool {
 		return s.Notify(t.Context(), key, stream.Notice{Reason: "heard"}) == nil && len(notices) > 0
-	}, patience, 10*time.Millisecond, "listening goes on")
+	}, testenv.Patience, 10*time.Millisecond, "listening goes on")
 }
 
 func TestStreamThatIsGoneIsMadeAgain(t *testing.T) {
@@ -276,7 +273,7 @@ func TestPublisherHearsOfALoss(t *testing.T) {
 	s, js := open(t, cfg), manager(t, cfg.URL)
 	require.NoError(t, js.DeleteStream(t.Context(), cfg.Stream))
 	publish(t, s, key, "lost")
-	require.Eventually(t, func() bool { return s.Losses() > 0 }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return s.Losses() > 0 }, testenv.Patience, time.Millisecond)
 
 	require.NoError(t, s.Publish(waiting(t), key, stream.Entry{Stored: 3}), "makes the stream again")
 	publish(t, s, other, "not concerned")
@@ -302,7 +299,7 @@ func TestCloseForgetsTheConsumer(t *testing.T) {
 	sub := subscribe(t, s, stream.From{})
 	require.Equal(t, 1, consumers())
 	sub.Close()
-	require.Eventually(t, func() bool { return consumers() == 0 }, patience, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return consumers() == 0 }, testenv.Patience, 5*time.Millisecond)
 }
 
 func TestCloseSendsWhatWasPublished(t *testing.T) {

@@ -67,7 +67,7 @@ func (s *server) start() string {
 			return false
 		}
 		return conn.Close() == nil
-	}, patience, 10*time.Millisecond)
+	}, testenv.Patience, 10*time.Millisecond)
 	return addr
 }
 

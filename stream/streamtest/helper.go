@@ -12,18 +12,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/stream"
 )
-
-// patience is the longest wait of a test for an expected event.
-const patience = time.Minute
 
 // quiet is the time in which a test checks that nothing happens.
 const quiet = 100 * time.Millisecond
 
 func testContext(t testing.TB) context.Context {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*testenv.Patience)
 	t.Cleanup(cancel)
 	return ctx
 }

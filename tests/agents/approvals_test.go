@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -23,7 +24,7 @@ func awaitDecided(w *harness.Harness, thread, toolCallID string) event.Approval 
 	require.Eventually(w.T, func() bool {
 		found = check.ApprovalsOf(w, thread, toolCallID)
 		return len(found) > 0
-	}, harness.Patience, harness.Tick, "a decision on %s in thread %s", toolCallID, thread)
+	}, testenv.Patience, testenv.Tick, "a decision on %s in thread %s", toolCallID, thread)
 	require.Len(w.T, found, 1)
 	return found[0]
 }
@@ -153,7 +154,7 @@ func TestDecisionsOnSubAgents(t *testing.T) {
 		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
 		settled(t, id, call, event.DecisionDeny)
 		// The last record may be stored after the turn.
-		require.Eventually(t, func() bool { return len(check.OfType(w, id, event.TypeRejected)) == 2 }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return len(check.OfType(w, id, event.TypeRejected)) == 2 }, testenv.Patience, testenv.Tick)
 		var problems []string
 		for _, r := range check.OfType(w, id, event.TypeRejected) {
 			problems = append(problems, harness.Payload[event.Rejected](w, r).Problem)

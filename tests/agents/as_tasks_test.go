@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -139,7 +140,7 @@ func TestApprovalWithdrawnInTheBackground(t *testing.T) {
 	require.Eventually(t, func() bool {
 		row, err := w.Store.Thread(w.Ctx(), w.Key(id))
 		return err == nil && row.Activity == store.ActivityWaiting
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	require.NoError(t, w.Threads.Control(w.Ctx(), check.Sub(w, id, 1), signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
 	check.AwaitTold(t, w, task)
 	frames := v.Until(t, func(f check.Frame) bool { return f.Event.Type == event.EventApproval })

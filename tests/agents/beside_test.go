@@ -7,6 +7,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -81,7 +82,7 @@ func TestTasksOfASubAgent(t *testing.T) {
 			require.Eventually(t, func() bool {
 				tasks := check.OfType(w, below, event.TypeTask)
 				return len(tasks) == 2 && harness.Payload[event.Task](w, tasks[1]).State == tc.want
-			}, harness.Patience, harness.Tick)
+			}, testenv.Patience, testenv.Tick)
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -42,7 +43,7 @@ func (w asking) asks(t *testing.T, thread string, round int) (q event.InputReque
 		}
 		q = out.Inputs[0]
 		return q.Round == round
-	}, harness.Patience, harness.Tick, "a question of round %d in thread %s", round, thread)
+	}, testenv.Patience, testenv.Tick, "a question of round %d in thread %s", round, thread)
 	return q
 }
 
@@ -53,7 +54,7 @@ func (w asking) nothingWaits(t *testing.T, thread string) {
 		out, err := w.Threads.Approvals(w.Ctx(), thread)
 		state, problem := w.Threads.State(w.Ctx(), thread)
 		return err == nil && problem == nil && len(out.Inputs) == 0 && state.Status != signals.ThreadWaitingApproval
-	}, harness.Patience, harness.Tick, "thread %s waits", thread)
+	}, testenv.Patience, testenv.Tick, "thread %s waits", thread)
 }
 
 // received waits until a thread has stored how a request for input ended, once.
@@ -68,7 +69,7 @@ func (w asking) received(t *testing.T, thread string, round int) (got event.Inpu
 			}
 		}
 		return len(found) > 0
-	}, harness.Patience, harness.Tick, "an answer in thread %s", thread)
+	}, testenv.Patience, testenv.Tick, "an answer in thread %s", thread)
 	return check.Only(t, found)
 }
 
@@ -143,7 +144,7 @@ func TestInputOfASubAgent(t *testing.T) {
 				require.Eventually(t, func() bool {
 					row, err := w.Store.Thread(w.Ctx(), w.Key(at))
 					return err == nil && row.Activity == store.ActivityWaiting
-				}, harness.Patience, harness.Tick, at)
+				}, testenv.Patience, testenv.Tick, at)
 			}
 			frames := v.Until(t, func(f check.Frame) bool { return f.Event.Type == event.EventInputRequest })
 			require.Equal(t, &q, frames[len(frames)-1].Event.Input, "viewers are asked")
@@ -151,7 +152,7 @@ func TestInputOfASubAgent(t *testing.T) {
 				all, err := w.Threads.ListApprovals(w.Ctx(), threadclient.ApprovalsQuery{})
 				mine := slices.DeleteFunc(all.Inputs, func(i threadclient.WaitingInput) bool { return i.Request.ToolCallID != q.ToolCallID })
 				return err == nil && len(mine) == 1 && mine[0].ThreadID == id
-			}, harness.Patience, harness.Tick, "it is listed once, at the top")
+			}, testenv.Patience, testenv.Tick, "it is listed once, at the top")
 
 			answer(t, id, q, `{"day":"monday"}`)
 			pay := w.asks(t, id, 2)

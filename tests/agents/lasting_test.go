@@ -9,6 +9,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -36,7 +37,7 @@ func requireSaid(t *testing.T, w *harness.Harness, id, want string) {
 // remembers only the last turns.
 func awaitAnswer(w *harness.Harness, thread string) {
 	w.T.Helper()
-	require.Eventually(w.T, func() bool { return len(check.OfType(w, thread, event.TypeFinal)) == 1 }, harness.Patience, harness.Tick)
+	require.Eventually(w.T, func() bool { return len(check.OfType(w, thread, event.TypeFinal)) == 1 }, testenv.Patience, testenv.Tick)
 	check.AwaitMessages(w, thread, 4)
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -205,7 +206,7 @@ func TestTooManyTasks(t *testing.T) {
 		for _, task := range tasks[1:] {
 			require.NoError(t, plainClient(w).Signal(w.Ctx(), id, "complete_task", map[string]any{"taskId": task.ID, "result": task.ID}))
 		}
-		require.Eventually(t, func() bool { return len(check.TaskEvents(w, id)) == maxTasks+1 }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return len(check.TaskEvents(w, id)) == maxTasks+1 }, testenv.Patience, testenv.Tick)
 		for _, task := range tasks[1:] {
 			e := harness.Payload[event.EnvEvent](w, check.RecordOf(w, id, check.EndEventID(w, task.ID)))
 			require.Equal(t, fmt.Sprintf("%q", task.ID), string(check.Decode[event.TaskEnd](t, e.Payload).Result))

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -121,7 +122,7 @@ func closeQuietly(t *testing.T, w *harness.Harness, id string) int {
 func requireOutlived(t *testing.T, w *harness.Harness, task event.Task, state event.TaskState, messages int) event.TaskEnd {
 	t.Helper()
 	id := taskThread(t, task)
-	require.Eventually(t, func() bool { return len(check.TaskEvents(w, id)) == 1 }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return len(check.TaskEvents(w, id)) == 1 }, testenv.Patience, testenv.Tick)
 	ended := harness.Payload[event.Task](w, check.RecordOf(w, id, task.ID+".ended"))
 	require.Equal(t, state, ended.State)
 	require.NotNil(t, ended.EndedAt)

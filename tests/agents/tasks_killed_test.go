@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -235,5 +236,5 @@ func (k killed) awaitEventOf(t *testing.T, workflowID string, kind enumspb.Event
 	require.Eventually(t, func() bool {
 		events, err := check.RunHistory(k.Ctx(), k.Temporal, workflowID, "")
 		return err == nil && slices.ContainsFunc(events[max(0, len(events)-3):], func(e *history.HistoryEvent) bool { return e.GetEventType() == kind })
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/bare"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -125,7 +126,7 @@ func completedOnce(t *testing.T, w *harness.Harness, complete completer, c signa
 	expect(other, signals.TaskConflict)
 	check.Settle(w, id)
 	if unanswered {
-		require.Eventually(t, func() bool { return len(check.OfType(w, id, event.TypeRejected)) == 1 }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return len(check.OfType(w, id, event.TypeRejected)) == 1 }, testenv.Patience, testenv.Tick)
 	}
 	require.Equal(t, ended, check.TaskOf(w, task.ID), "the first stands")
 	require.Len(t, check.TaskEvents(w, id), 1, "and the agent is told once")
@@ -138,7 +139,7 @@ func awaitEnd(t *testing.T, w *harness.Harness, task event.Task, status string) 
 	require.Eventually(t, func() bool {
 		d, err := w.Temporal.DescribeWorkflowExecution(w.Ctx(), signals.TaskWorkflowID(w.TaskQueue, task.ID), "")
 		return err == nil && d.GetWorkflowExecutionInfo().GetStatus().String() == status
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 }
 
 // TestTaskCompletedFromOutsideWhileItRuns ends tasks whose tools are still running.
@@ -224,7 +225,7 @@ func TestTaskNotCompleted(t *testing.T) {
 		status, out := check.Request(t, w, http.MethodPost, "/v1/tasks/"+task.ID+"/complete", map[string]any{"result": 7, "error": "no"})
 		require.Equal(t, http.StatusUnprocessableEntity, status, out)
 		want := []string{"by", "error", "not_found", "result", "taskId"}
-		require.Eventually(t, func() bool { return len(check.OfType(w, id, event.TypeRejected)) == len(want) }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return len(check.OfType(w, id, event.TypeRejected)) == len(want) }, testenv.Patience, testenv.Tick)
 		var problems []string
 		for _, r := range check.OfType(w, id, event.TypeRejected) {
 			field, _, _ := strings.Cut(harness.Payload[event.Rejected](w, r).Problem, ":")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
@@ -225,7 +226,7 @@ func taskEndsMeanwhile(t *testing.T, w *harness.Harness, work *check.Jobs) {
 	posted := w.Post(id, "count 4")
 	check.Arrives(t, half.Reached(), "the middle of the turn")
 	work.Of("meanwhile").Returns("7")
-	require.Eventually(t, func() bool { return check.TaskOf(w, task.ID).State == event.TaskCompleted }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return check.TaskOf(w, task.ID).State == event.TaskCompleted }, testenv.Patience, testenv.Tick)
 	queue, err := w.Threads.Queue(w.Ctx(), id)
 	require.NoError(t, err)
 	require.Equal(t, posted, queue.Processing.ID)

@@ -3,6 +3,7 @@ package agents
 import (
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -17,5 +18,5 @@ func awaitClosed(w *harness.Harness, thread string) {
 	require.Eventually(w.T, func() bool {
 		row, err := w.Store.Thread(w.Ctx(), w.Key(thread))
 		return err == nil && row.Status == store.ThreadClosed
-	}, harness.Patience, harness.Tick, "thread %s is closed", thread)
+	}, testenv.Patience, testenv.Tick, "thread %s is closed", thread)
 }

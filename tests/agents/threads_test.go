@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -63,11 +64,11 @@ func TestSubAgentThread(t *testing.T) {
 		require.Eventually(t, func() bool {
 			s, ok := find(threadclient.ListQuery{Agent: "helper"}, below)
 			return ok && s.Parent == id && s.Title == "Waits for it" && s.Status == signals.StatusOpen
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 		require.Eventually(t, func() bool {
 			s, ok := find(threadclient.ListQuery{}, id)
 			return ok && s.Parent == ""
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 	})
 	t.Run("the API lists it, with what it works for", func(t *testing.T) {
 		status, out := check.Request(t, w, http.MethodGet, "/v1/threads?status=open", nil)
@@ -131,7 +132,7 @@ func TestSubAgentThread(t *testing.T) {
 		require.Eventually(t, func() bool {
 			found, err := w.Threads.List(w.Ctx(), threadclient.ListQuery{})
 			return err == nil && !slices.ContainsFunc(found, func(s threadclient.Summary) bool { return s.ThreadID == below })
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 		require.Regexp(t, `(?m)^`+below+` +`+id+` +closed `, d.Run(t, "list", "--all"))
 		_, out := check.Request(t, w, http.MethodGet, "/v1/threads/"+below, nil)
 		require.Equal(t, "closed", out["status"])

@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -127,7 +128,7 @@ func (s scenario) interrupted(t *testing.T) {
 	s.d.Interrupt(t, id)
 	out := check.Await(t, s.w, id, "e1")
 	require.Equal(t, signals.TurnInterrupted, out.Status, out.Error)
-	require.Eventually(t, func() bool { return check.Newest(s.w, id).Type == event.TypeTurnEnded }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return check.Newest(s.w, id).Type == event.TypeTurnEnded }, testenv.Patience, testenv.Tick)
 	messages := s.w.Messages(id)
 	require.Len(t, messages, 2)
 	require.True(t, messages[1].Interrupted)
@@ -164,7 +165,7 @@ func hundred(t *testing.T, w *harness.Harness) {
 			assert.Eventually(t, func() bool {
 				_, err := w.Threads.PostOrOpen(w.Ctx(), id, signals.Start{}, p)
 				return err == nil
-			}, harness.Patience, harness.Tick, id)
+			}, testenv.Patience, testenv.Tick, id)
 		})
 	}
 	wg.Wait()

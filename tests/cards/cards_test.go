@@ -10,6 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/browser"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -69,7 +70,7 @@ func waitingCards(t *testing.T) []waitingCard {
 			var err error
 			calls, err = w.Threads.Approvals(w.Ctx(), id)
 			return err == nil && len(calls.Inputs)+len(calls.ClientCalls) == 1
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 		return id, calls
 	}
 	form, asked := waiting("use survey {}")

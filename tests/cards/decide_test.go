@@ -11,6 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/tests/internal/browser"
@@ -152,7 +153,7 @@ func TestPageAsksName(t *testing.T) {
 				}
 			}
 			return by != ""
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 		return by
 	}
 	assert.Equal(t, "Ann Lee", decidedBy(ids[0]))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/browser"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -33,7 +34,7 @@ func TestPageEqualCalls(t *testing.T) {
 				made = append(made, harness.Payload[event.Approval](w, r))
 			}
 			return len(made) == 1
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 		return made[0]
 	}
 	first, _ := ask("same")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/gate"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -36,7 +37,7 @@ func TestGate(t *testing.T) {
 	both := func(r gate.Report) bool {
 		return r.By["newest"] == 1 && r.By["longest"]+r.By["waiting for approval"] == 1
 	}
-	require.Eventually(t, func() bool { r := replay(false); return both(r) && len(r.Failed) == 0 }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { r := replay(false); return both(r) && len(r.Failed) == 0 }, testenv.Patience, testenv.Tick)
 
 	report := replay(true)
 	require.Len(t, report.Failed, 2)
@@ -50,7 +51,7 @@ func TestGate(t *testing.T) {
 	f.Switch("1")
 	f.Moved(idle, "1")
 	stop()
-	require.Eventually(t, func() bool { return len(replay(true).Pinned) == 1 }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return len(replay(true).Pinned) == 1 }, testenv.Patience, testenv.Tick)
 	report = replay(true)
 	require.Len(t, report.Failed, 1)
 	require.Equal(t, "1", report.Pinned[0].Build)

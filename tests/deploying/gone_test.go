@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/app"
 	"github.com/threadmill/threadmill/internal/gate"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -142,7 +143,7 @@ func (f fleet) awaitWaiting(build string, threads int64) {
 	require.Eventually(f.T, func() bool {
 		status, err := f.deployment().Inspect(f.Ctx())
 		return err == nil && status.Find(build).Waiting == threads
-	}, harness.Patience, 10*harness.Tick)
+	}, testenv.Patience, 10*testenv.Tick)
 }
 
 // replay runs the command replay of a program without anything of its own.

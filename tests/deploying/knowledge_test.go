@@ -13,6 +13,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/documents"
@@ -39,7 +40,7 @@ func TestShared(t *testing.T) {
 			index, err := f.Store.KnowledgeIndex(f.Ctx(), f.TaskQueue)
 			return err == nil && index.Chunks > 0 && len(index.Embedders) == 1 &&
 				index.Embedders[0].Name == by && index.Embedders[0].Chunks == index.Chunks
-		}, harness.Patience, harness.Tick, by)
+		}, testenv.Patience, testenv.Tick, by)
 	}
 	f.Start("1", false)
 	f.Switch("1")
@@ -58,7 +59,7 @@ func TestShared(t *testing.T) {
 			return err
 		},
 	)}}}, embeds("two"))
-	require.Eventually(t, func() bool { return looks.Load() > 1 }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return looks.Load() > 1 }, testenv.Patience, testenv.Tick)
 	for _, id := range []string{signals.EmbedWorkflowID(f.TaskQueue), signals.RetainWorkflowID(f.TaskQueue)} {
 		_, err := f.Temporal.DescribeWorkflow(f.Ctx(), id, "")
 		require.ErrorAs(t, err, new(*serviceerror.NotFound), "%s: the build has seen that another one is current", id)
@@ -69,7 +70,7 @@ func TestShared(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := f.Temporal.DescribeWorkflow(f.Ctx(), signals.RetainWorkflowID(f.TaskQueue), "")
 		return err == nil
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 
 	f.Switch("1")
 	embedded("vectors/one")

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/interceptor"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -44,7 +45,7 @@ func TestLimitsOfFirstBuild(t *testing.T) {
 	}})
 	u := &unheard{}
 	f.start("1", client.Options{Interceptors: []interceptor.ClientInterceptor{u}})
-	require.Eventually(t, func() bool { return u.reports.Load() >= 2 }, harness.Patience, harness.Tick, "it tries again")
+	require.Eventually(t, func() bool { return u.reports.Load() >= 2 }, testenv.Patience, testenv.Tick, "it tries again")
 
 	f.Switch("1")
 	thread := f.Open("assistant")

@@ -20,6 +20,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/deployment"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -109,7 +110,7 @@ func (f fleet) Moved(thread, build string) {
 	require.Eventually(f.T, func() bool {
 		f.Say(thread, "where?")
 		return check.BuildOf(f.Harness, thread) == build
-	}, harness.Patience, harness.Tick, "thread %s is on build %q instead of %q", thread, check.BuildOf(f.Harness, thread), build)
+	}, testenv.Patience, testenv.Tick, "thread %s is on build %q instead of %q", thread, check.BuildOf(f.Harness, thread), build)
 }
 
 // RequireSound fails if a workflow task of a thread failed, in any of its runs, from a given one on.

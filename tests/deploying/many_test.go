@@ -20,6 +20,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/deployment"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -90,7 +91,7 @@ func (d *deployments) ramp(n int) {
 	require.Eventually(d.T, func() bool {
 		_, err := handle.SetRampingVersion(d.Ctx(), client.WorkerDeploymentSetRampingVersionOptions{BuildID: strconv.Itoa(n), Percentage: 50})
 		return err == nil
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 }
 
 // retire moves the idle threads away from a build, and stops that which was retired before it: Temporal's list of what runs on
@@ -117,7 +118,7 @@ func (d *deployments) drain(id string) {
 		status, err3 := d.deployment().Describe(d.Ctx())
 		last = []any{err, err2, err3, running, status}
 		return err == nil && err2 == nil && err3 == nil && status.Find(id).Status == deployment.Drained && running == deployment.Running{}
-	}, harness.Patience, 10*harness.Tick, "draining build %s: %v", id, &last)
+	}, testenv.Patience, 10*testenv.Tick, "draining build %s: %v", id, &last)
 }
 
 // drainAll requires that every build that Temporal knows has drained, but one.
@@ -208,7 +209,7 @@ func startLoad(f fleet) *load {
 
 // turn posts a message, and waits for its answer.
 func (l *load) turn(thread string, n int) error {
-	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	const approved = 4
 	text := []string{
@@ -257,7 +258,7 @@ func (l *load) approve(ctx context.Context, thread string) error {
 			return nil
 		}
 		select {
-		case <-time.After(harness.Tick):
+		case <-time.After(testenv.Tick):
 		case <-ctx.Done():
 			return fmt.Errorf("no call waits: %w", ctx.Err())
 		}
@@ -271,7 +272,7 @@ func (l *load) awaitAnswers(each int64) {
 	require.Eventually(l.T, func() bool {
 		l.requireNoFailure()
 		return l.answered.Load() >= goal
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 }
 
 func (l *load) requireNoFailure() {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/deployment"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -39,7 +40,7 @@ func TestMove(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := waker.Wake(f.Ctx())
 		return err == nil && check.BuildOf(f.Harness, idle) == "2" && check.BuildOf(f.Harness, waiting) == "2"
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	require.Eventually(t, func() bool {
 		status, err := f.deployment().Describe(f.Ctx())
 		require.NoError(t, err)
@@ -47,7 +48,7 @@ func TestMove(t *testing.T) {
 		running, err := f.deployment().Running(f.Ctx(), "1")
 		require.NoError(t, err)
 		return status.Find("1").Status == deployment.Drained && running == deployment.Running{}
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	stopOne()
 
 	_, err := f.Threads.Decide(f.Ctx(), waiting, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"})

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/internal/deployment"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
@@ -36,7 +37,7 @@ func TestFromWithoutBuildsAndBack(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := waker.Wake(f.Ctx())
 		return err == nil && check.BuildOf(f.Harness, idle) == ""
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	for _, id := range []string{busy, idle} {
 		f.Say(id, "still there?")
 		require.Len(t, f.RequireSound(id, first[id]), 2, "a thread moves back by continuing as new")

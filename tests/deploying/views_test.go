@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/internal/deployment"
 	"github.com/threadmill/threadmill/internal/doctor"
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
@@ -37,7 +38,7 @@ func TestViews(t *testing.T) {
 				}
 			}
 			return false
-		}, harness.Patience, harness.Tick, "%+v", &want)
+		}, testenv.Patience, testenv.Tick, "%+v", &want)
 		require.Contains(t, found.Detail, want.Detail)
 		require.Contains(t, found.Advice, want.Advice)
 	}
@@ -47,7 +48,7 @@ func TestViews(t *testing.T) {
 			var body struct{ Status string }
 			f.get("/readyz", &body)
 			return body.Status == status
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 	}
 	finding(doctor.Bad("deployment", "set-current-version --deployment-name "+f.TaskQueue+" --build-id 1", "no build of"))
 	ready("degraded")
@@ -105,7 +106,7 @@ func TestBuildWithoutWorkers(t *testing.T) {
 		return *info.Deployment.Find("1")
 	}
 	// Temporal may know a worker that has gone for up to 90 seconds.
-	require.Eventually(t, func() bool { b := build(); return !b.Workers && b.Waiting == 1 }, harness.Patience, 10*harness.Tick)
+	require.Eventually(t, func() bool { b := build(); return !b.Workers && b.Waiting == 1 }, testenv.Patience, 10*testenv.Tick)
 	printed, code, problem := f.Starter("deployment", "show")
 	require.Zero(t, code, problem)
 	require.Contains(t, printed, "1 threads wait on build 1, which has no workers")
@@ -160,7 +161,7 @@ func TestOthers(t *testing.T) {
 	require.Eventually(t, func() bool {
 		printed, _, _ := f.Starter("doctor")
 		return strings.Contains(printed, `no build of "`+name+`" is current`)
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 
 	check.MakeCurrent(f.Harness, name, "1")
 	for _, typ := range []string{"pinned", "moving"} {
@@ -175,7 +176,7 @@ func TestOthers(t *testing.T) {
 			got, err := d.Running(f.Ctx(), "1")
 			require.NoError(t, err)
 			return got == want
-		}, harness.Patience, harness.Tick, "%+v", want)
+		}, testenv.Patience, testenv.Tick, "%+v", want)
 	}
 	running(deployment.Running{Pinned: 1, Others: 1})
 	f.Start("2", false, named("2"))

@@ -22,6 +22,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/export"
 	"github.com/threadmill/threadmill/internal/retention"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -119,7 +120,7 @@ func TestErasedFiles(t *testing.T) {
 	require.Eventually(t, func() bool {
 		require.NoError(t, w.Store.Scrub(w.Ctx()))
 		return len(found(t, dir, goneWords...)) == 0
-	}, harness.Patience, harness.Tick, "words of erased threads are found")
+	}, testenv.Patience, testenv.Tick, "words of erased threads are found")
 	require.ElementsMatch(t, keptWords, found(t, dir, keptWords...))
 	for _, id := range kept {
 		require.Contains(t, w.Transcript(id), word(id))
@@ -146,7 +147,7 @@ func TestErasedWhileRunning(t *testing.T) {
 		require.NoError(t, err)
 		return len(found.GetExecutions())
 	}
-	require.Eventually(t, func() bool { return scheduled() == 1 }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return scheduled() == 1 }, testenv.Patience, testenv.Tick)
 	receipt, err := w.Runtime.Erase(w.Ctx(), id, "ann")
 	require.NoError(t, err)
 	require.NotZero(t, receipt.Erased.Records)
@@ -201,7 +202,7 @@ func TestErasedStartedAgain(t *testing.T) {
 	require.Eventually(t, func() bool {
 		receipt, err := w.Runtime.Erasure(w.Ctx(), id)
 		return err == nil && receipt.Late == 1 && receipt.By == "ann"
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	requireGone(t, w, id)
 }
 
@@ -257,7 +258,7 @@ func TestErasedDoors(t *testing.T) {
 	require.Eventually(t, func() bool {
 		status, body = check.Request(t, w, http.MethodPost, "/v1/erasures", map[string]any{"threadId": id})
 		return status == http.StatusOK // 202 if it takes long: the same request waits for it
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	require.Equal(t, []any{id}, body["threads"])
 	status, body = check.Request(t, w, http.MethodGet, "/v1/erasures/"+id, nil)
 	require.Equal(t, http.StatusOK, status, body)

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -45,7 +46,7 @@ func TestErasedPersonActs(t *testing.T) {
 		require.NoError(t, err)
 	}
 	shows := func(text string, n int) {
-		require.Eventually(t, func() bool { return strings.Count(w.Transcript(id), text) >= n }, harness.Patience, harness.Tick, text)
+		require.Eventually(t, func() bool { return strings.Count(w.Transcript(id), text) >= n }, testenv.Patience, testenv.Tick, text)
 	}
 	post(signals.UserMessage(id, "bob", "bobs question\nuse inquire {}"))
 	var asked event.InputRequest
@@ -55,7 +56,7 @@ func TestErasedPersonActs(t *testing.T) {
 			asked = out.Inputs[0]
 		}
 		return asked.ToolCallID != ""
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	_, err := w.Threads.AnswerInput(w.Ctx(), id, signals.InputAnswers{
 		ToolCallID: asked.ToolCallID, Round: asked.Round, By: "annabelle",
 		Answers: map[string]event.InputAnswer{"q": {Action: event.InputAccept, Content: json.RawMessage(`{"text":"zephyranswer"}`)}},
@@ -120,7 +121,7 @@ func TestErasedPersonKeepsOthers(t *testing.T) {
 	const payload = `{"Belle Zuckerkorn":1,"person":"Belle Zuckerkorn","user":"belle zuckerkorn","source":"Belle Zuckerkorn called","text":"of Belle Zuckerkorn","kept":"bobs build"}`
 	_, err = w.Threads.Publish(w.Ctx(), programs, event.EnvEvent{Type: "build.done", Payload: json.RawMessage(payload)}, threadclient.PublishOptions{})
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(check.SaidIn(w, programs)) >= 3 }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return len(check.SaidIn(w, programs)) >= 3 }, testenv.Patience, testenv.Tick)
 
 	for who, text := range map[string]string{"annabelle": "zephyrtraced", "bob": `use call_agent {"agent":"HELPER","message":"bobs work","title":"bobs title"}`} {
 		p := signals.UserMessage(traced, who, text)
@@ -134,7 +135,7 @@ func TestErasedPersonKeepsOthers(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, receipt.Erased)
 	require.ElementsMatch(t, []string{queued, programs, traced}, receipt.Forgot)
-	require.Eventually(t, func() bool { return strings.Contains(w.Transcript(queued), "assistant: bobs queued message") }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return strings.Contains(w.Transcript(queued), "assistant: bobs queued message") }, testenv.Patience, testenv.Tick)
 	require.Contains(t, w.Transcript(sub), "bobs work")
 	row, err := w.Store.Thread(w.Ctx(), w.Key(sub))
 	require.NoError(t, err)

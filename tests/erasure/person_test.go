@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/erasures"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -95,7 +96,7 @@ func TestErasedPerson(t *testing.T) {
 		require.NoError(t, w.Store.Scrub(w.Ctx()))
 		left = around(t, dir, gone...)
 		return len(left) == 0
-	}, harness.Patience, harness.Tick, "words of the person are found: %v", &left)
+	}, testenv.Patience, testenv.Tick, "words of the person are found: %v", &left)
 	require.ElementsMatch(t, kept, found(t, dir, kept...))
 
 	said := w.Transcript(shared)
@@ -193,7 +194,7 @@ func TestErasedPersonBeside(t *testing.T) {
 	out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: after[0].ToolCallID, Decision: event.DecisionApprove, Scope: event.ScopeOnce, By: "bob"})
 	require.NoError(t, err)
 	require.Equal(t, signals.DecideAccepted, out.Result)
-	require.Eventually(t, func() bool { return strings.Contains(w.Transcript(id), "shell_cmd returned: ") }, harness.Patience, harness.Tick, "%s", w.Transcript(id))
+	require.Eventually(t, func() bool { return strings.Contains(w.Transcript(id), "shell_cmd returned: ") }, testenv.Patience, testenv.Tick, "%s", w.Transcript(id))
 	require.NotContains(t, w.Transcript(id), "zephyr")
 	queue, err := w.Threads.Queue(w.Ctx(), id)
 	require.NoError(t, err)
@@ -220,7 +221,7 @@ func TestErasedPersonTask(t *testing.T) {
 	require.Eventually(t, func() bool {
 		d, err := w.Temporal.DescribeWorkflowExecution(w.Ctx(), signals.ErasePersonWorkflowID(w.TaskQueue, erasure), "")
 		return err == nil && len(d.GetPendingActivities()) == 1 && strings.Contains(d.GetPendingActivities()[0].GetLastFailure().GetMessage(), "is running, and has something of the person")
-	}, 2*harness.Patience, harness.Tick, "the erasure says what it waits for")
+	}, 2*testenv.Patience, testenv.Tick, "the erasure says what it waits for")
 	g.Release()
 	receipt, err := w.Threads.ErasePerson(w.Ctx(), erasure, "")
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/log"
 
 	"github.com/threadmill/threadmill/internal/retention"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/process"
 )
@@ -30,7 +31,7 @@ func TestRetentionKilled(t *testing.T) {
 	t.Parallel()
 	k := keeper{process.New(t, process.Options{Binary: process.Build(t), Config: keeping}), t}
 	k.Start()
-	require.Eventually(t, func() bool { return k.due().Last != nil }, process.Patience, process.Tick, "the first pass finds nothing")
+	require.Eventually(t, func() bool { return k.due().Last != nil }, testenv.Patience, testenv.Tick, "the first pass finds nothing")
 	for n := range 5 {
 		if k.killed(n) {
 			return
@@ -74,12 +75,12 @@ func (k keeper) killed(n int) bool {
 	ages(t, file, 600*time.Hour, idle...)
 
 	k.Start() // whose limits begin the next pass
-	require.Eventually(t, func() bool { return k.erased(old) > 0 }, process.Patience, process.Tick, "the pass has begun")
+	require.Eventually(t, func() bool { return k.erased(old) > 0 }, testenv.Patience, testenv.Tick, "the pass has begun")
 	k.Kill()
 	k.Start()
 	inTime := k.erased(old) < each
 
-	require.Eventually(t, func() bool { return !k.due().Last.StartedAt.Equal(before) }, process.Patience, process.Tick, "the pass is over")
+	require.Eventually(t, func() bool { return !k.due().Last.StartedAt.Equal(before) }, testenv.Patience, testenv.Tick, "the pass is over")
 	last := *k.due().Last
 	if last.Erased == 0 {
 		return false // the limits of the second start came late, and began a further pass
@@ -127,7 +128,7 @@ func (k keeper) awaitClosed(ids []string) {
 		var row struct{ Status string }
 		require.Eventually(k.t, func() bool {
 			return k.Try(k.t.Context(), http.MethodGet, "/v1/threads/"+id, nil, &row) == http.StatusOK && row.Status == "closed"
-		}, process.Patience, process.Tick, id)
+		}, testenv.Patience, testenv.Tick, id)
 	}
 }
 
@@ -141,6 +142,6 @@ func (k keeper) awaitEnded(ids []string) {
 		require.Eventually(k.t, func() bool {
 			d, err := c.DescribeWorkflowExecution(k.t.Context(), signals.WorkflowID(signals.DefaultNamespace, id), "")
 			return err == nil && d.GetWorkflowExecutionInfo().GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED
-		}, process.Patience, process.Tick, id)
+		}, testenv.Patience, testenv.Tick, id)
 	}
 }

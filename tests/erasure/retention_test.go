@@ -17,6 +17,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/retention"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -95,7 +96,7 @@ func TestRetention(t *testing.T) {
 		go func() { ended <- keeps.Run(running) }()
 		t.Cleanup(func() { stop(); require.NoError(t, <-ended) })
 	}
-	require.Eventually(t, func() bool { return dryRun(t, keeps).Last != nil }, harness.Patience, harness.Tick, "a pass")
+	require.Eventually(t, func() bool { return dryRun(t, keeps).Last != nil }, testenv.Patience, testenv.Tick, "a pass")
 	cancel()
 	load.Wait()
 	last := dryRun(t, keeps).Last
@@ -114,11 +115,11 @@ func TestRetention(t *testing.T) {
 	require.Eventually(t, func() bool {
 		require.NoError(t, w.Store.Scrub(w.Ctx()))
 		return len(found(t, dir, word(old))) == 0
-	}, harness.Patience, harness.Tick, "words of the erased thread are found")
+	}, testenv.Patience, testenv.Tick, "words of the erased thread are found")
 	require.Eventually(t, func() bool {
 		row, err := w.Store.Thread(w.Ctx(), w.Key(threads["idle for long"]))
 		return err == nil && row.Status == store.ThreadClosed
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	logs, err := w.Store.ToolLogs(w.Ctx(), w.Key(threads["logs"]))
 	require.NoError(t, err)
 	assert.Empty(t, logs)

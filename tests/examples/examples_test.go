@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/config"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
@@ -59,7 +60,7 @@ func runExample(t *testing.T, name string) string {
 		// It has no worker.
 		taskQueue = harness.New(t, harness.Options{}).TaskQueue
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*harness.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), 2*testenv.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", "run", "-ldflags=-s", "./examples/"+name, "-task-queue", taskQueue)
 	cmd.Dir = "../.."

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -49,7 +50,7 @@ func TestHeartbeats(t *testing.T) {
 			often := !last.IsZero() && at.Sub(last) < lost*2/3
 			last = at
 			return often
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 	})
 
 	slow.Release()

@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/log"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -104,7 +105,7 @@ func (s stage) requireSeen(thread string, v *proc.Viewer) {
 	s.t.Helper()
 	stored := s.Events(thread)
 	require.NotEmpty(s.t, stored)
-	require.Eventually(s.t, func() bool { return len(v.Stored()) >= len(stored) }, proc.Patience, proc.Tick)
+	require.Eventually(s.t, func() bool { return len(v.Stored()) >= len(stored) }, testenv.Patience, testenv.Tick)
 	require.Equal(s.t, stored, v.Stored())
 }
 
@@ -195,7 +196,7 @@ func (f faults) points(t *testing.T) {
 	open("tool", "use shell_cmd "+waits)
 	call := s.AwaitApproval("tool")
 	require.Equal(t, "accepted", s.Approve("tool", call.ToolCallID))
-	require.Eventually(t, func() bool { return len(s.lines("slow")) > 0 }, proc.Patience, proc.Tick)
+	require.Eventually(t, func() bool { return len(s.lines("slow")) > 0 }, testenv.Patience, testenv.Tick)
 
 	open("approval", `use shell_cmd {"command":"echo ran >> later"}`)
 	s.AwaitApproval("approval")
@@ -288,7 +289,7 @@ agents:
 			var page struct{ Entities []store.Entity }
 			return s.Try(t.Context(), http.MethodGet, "/v1/entities", nil, &page) == http.StatusOK &&
 				len(page.Entities) == 1 && page.Entities[0].Mentions == n+1
-		}, proc.Patience, proc.Tick)
+		}, testenv.Patience, testenv.Tick)
 	}
 	require.Zero(t, s.Terminate())
 	db := s.open()
@@ -378,7 +379,7 @@ func storedMessage(t *testing.T, s store.Store, thread, text string) {
 		return err == nil && slices.ContainsFunc(records, func(r event.Record) bool {
 			return strings.Contains(string(r.Payload), text)
 		})
-	}, proc.Patience, proc.Tick)
+	}, testenv.Patience, testenv.Tick)
 }
 
 func (f faults) replyStored(t *testing.T) {
@@ -432,7 +433,7 @@ func (f faults) terminated(t *testing.T) {
 	s.Say("reply", "second")
 	s.Open("tool", "use shell_cmd "+waits)
 	require.Equal(t, "accepted", s.Approve("tool", s.AwaitApproval("tool").ToolCallID))
-	require.Eventually(t, func() bool { return len(s.lines("slow")) > 0 }, proc.Patience, proc.Tick)
+	require.Eventually(t, func() bool { return len(s.lines("slow")) > 0 }, testenv.Patience, testenv.Tick)
 
 	require.Zero(t, s.Terminate())
 	gate.Release()
@@ -470,7 +471,7 @@ func lastFailure(t *testing.T, s stage, thread string) string {
 func (s stage) awaitRest(thread string) {
 	s.t.Helper()
 	c := s.dial()
-	require.Eventually(s.t, func() bool { return !check.TaskOpen(s.history(c, thread)) }, proc.Patience, proc.Tick)
+	require.Eventually(s.t, func() bool { return !check.TaskOpen(s.history(c, thread)) }, testenv.Patience, testenv.Tick)
 }
 
 // dial connects to the devserver's Temporal.
@@ -478,7 +479,7 @@ func (s stage) dial() client.Client {
 	s.t.Helper()
 	c, err := client.Dial(client.Options{
 		HostPort: s.Temporal, Logger: log.NewStructuredLogger(harness.Quiet),
-		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: proc.Patience},
+		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: testenv.Patience},
 	})
 	require.NoError(s.t, err)
 	s.t.Cleanup(c.Close)

@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -45,8 +46,8 @@ func TestFaultsOfHooks(t *testing.T) {
 // guarded is a kind of worker: it has hooks for messages of people and for results of tools.
 func guarded(w killing.Worker, c *threadmill.Config) error {
 	g := guards{w}
-	guard := hook.Hook{Name: "guard", Timeout: harness.Patience, Filter: hook.Filter{CreatedBy: []event.CreatedBy{event.CreatedByUser}}, Func: g.guard}
-	seal := hook.Hook{Name: "seal", Timeout: harness.Patience, Filter: hook.Filter{CreatedBy: []event.CreatedBy{event.CreatedByTool}}, Func: g.seal}
+	guard := hook.Hook{Name: "guard", Timeout: testenv.Patience, Filter: hook.Filter{CreatedBy: []event.CreatedBy{event.CreatedByUser}}, Func: g.guard}
+	seal := hook.Hook{Name: "seal", Timeout: testenv.Patience, Filter: hook.Filter{CreatedBy: []event.CreatedBy{event.CreatedByTool}}, Func: g.seal}
 	c.Hooks = append([]hook.Hook{guard, seal}, c.Hooks...)
 	return nil
 }
@@ -89,7 +90,7 @@ func (k killed) awaitHookEvent(thread, eventID string, kind enumspb.EventType) {
 	require.Eventually(k.T, func() bool {
 		events, err := check.RunHistory(k.Ctx(), k.Temporal, k.HooksOf(thread, eventID), "")
 		return err == nil && slices.ContainsFunc(events, func(e *history.HistoryEvent) bool { return e.GetEventType() == kind })
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 }
 
 // requireGuarded checks that the guard has decided once on a message with a secret, and that the

@@ -19,6 +19,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -185,7 +186,7 @@ func TestFullQueueMakesClientsWait(t *testing.T) {
 			require.Eventually(t, func() bool {
 				res, _ := submit(t, w, id, s, "again", refused[0])
 				return res.StatusCode < 300
-			}, harness.Patience, harness.Tick, "posted again it is accepted")
+			}, testenv.Patience, testenv.Tick, "posted again it is accepted")
 			check.Settle(w, id)
 			got := keptTexts(w, id)
 			for _, text := range append(taken, refused...) {
@@ -372,7 +373,7 @@ func TestManyWaitAtOnce(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s, err := w.Threads.State(w.Ctx(), id)
 		return err == nil && s.QueueLength == callers-1
-	}, harness.Patience, harness.Tick, "all are accepted while the first one is processed")
+	}, testenv.Patience, testenv.Tick, "all are accepted while the first one is processed")
 	gate.Release()
 	all.Wait()
 }

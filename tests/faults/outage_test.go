@@ -10,6 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
@@ -30,7 +31,7 @@ func (f faults) storeOutage(t *testing.T) {
 	p.Cut()
 	gate.Release()
 	before := p.Refused.Load()
-	require.Eventually(t, func() bool { return p.Refused.Load() >= before+3 }, proc.Patience, proc.Tick)
+	require.Eventually(t, func() bool { return p.Refused.Load() >= before+3 }, testenv.Patience, testenv.Tick)
 	for range 20 {
 		for _, path := range []string{"/v1/threads/t/events", "/v1/threads/t/messages", "/v1/threads", "/v1/agents"} {
 			require.Equal(t, http.StatusServiceUnavailable, s.Try(t.Context(), http.MethodGet, path, nil, nil), path)
@@ -58,7 +59,7 @@ func (f faults) streamOutage(t *testing.T) {
 	s.Open("t", "count 6")
 	v := s.Watch(t, "t", nil)
 	check.Arrives(t, gate.Reached(), "the middle of the reply")
-	require.Eventually(t, func() bool { return check.CountEvents(v.Events(), event.EventStream) == 3 }, proc.Patience, proc.Tick)
+	require.Eventually(t, func() bool { return check.CountEvents(v.Events(), event.EventStream) == 3 }, testenv.Patience, testenv.Tick)
 	n.Kill()
 	gate.Release()
 	n.Start()
@@ -95,7 +96,7 @@ func TestOutageOfAProvider(t *testing.T) {
 				out = s.Turn.Runs[0].Retrying
 			}
 			return out != nil
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 		return out
 	}
 	for _, id := range []string{patient, hasty} {

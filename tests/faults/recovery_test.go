@@ -15,6 +15,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -162,7 +163,7 @@ func recoverWorkflowTask(t *testing.T) {
 			return f.GetCause() == enumspb.WORKFLOW_TASK_FAILED_CAUSE_WORKFLOW_WORKER_UNHANDLED_FAILURE &&
 				f.GetFailure().GetApplicationFailureInfo().GetType() == step.ErrTypeLost
 		})
-	}, 2*harness.Patience, harness.Tick)
+	}, 2*testenv.Patience, testenv.Tick)
 }
 
 // recoverNoLiveOnes kills one of two workers with the same identity and folder. The other one keeps its step, also while it is
@@ -211,5 +212,5 @@ func (r recovery) awaitLook(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(last)
 		return os.IsNotExist(err)
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 }

@@ -168,7 +168,7 @@ func (r *restore) awaitLines(file string, n int) (lines []string) {
 		raw, err := os.ReadFile(filepath.Join(r.workspace, file))
 		lines = strings.Fields(string(raw))
 		return err == nil && len(lines) >= n
-	}, proc.Patience, proc.Tick, file)
+	}, testenv.Patience, testenv.Tick, file)
 	return lines
 }
 

@@ -19,11 +19,11 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/tests/internal/check"
-	proc "github.com/threadmill/threadmill/tests/internal/process"
 )
 
 // figures are the counts of the soak.
@@ -107,7 +107,7 @@ func (s *soak) awaitMore(counter *atomic.Int64, n int64) {
 // await waits for an expected event. Goroutines of the test may call it.
 func (s *soak) await(what string, done func() bool) {
 	s.t.Helper()
-	assert.Eventually(s.t, done, soakOver, proc.Tick, what)
+	assert.Eventually(s.t, done, soakOver, testenv.Tick, what)
 }
 
 // awaitEnd waits until a closed thread has ended.

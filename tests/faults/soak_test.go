@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/log"
 
 	"github.com/threadmill/threadmill/internal/searchattr"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/postgres"
 	"github.com/threadmill/threadmill/store/sqlite"
@@ -192,7 +193,7 @@ func (s *soak) progress(began time.Time) {
 func (s *soak) dial() client.Client {
 	c, err := client.Dial(client.Options{
 		HostPort: s.server.Temporal, Logger: log.NewStructuredLogger(harness.Quiet),
-		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: proc.Patience},
+		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: testenv.Patience},
 	})
 	require.NoError(s.t, err)
 	s.t.Cleanup(c.Close)

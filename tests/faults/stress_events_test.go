@@ -20,6 +20,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -92,7 +93,7 @@ func awaitCalm(w *harness.Harness, thread string) {
 	require.Eventually(w.T, func() bool {
 		s, err := w.Threads.State(context.Background(), thread)
 		return err == nil && s.Status == signals.ThreadIdle && s.QueueLength == 0 && len(s.Held) == 0
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 }
 
 // landed are the events of a thread in Temporal's order, once each.
@@ -177,7 +178,7 @@ func TestEventsInAStorm(t *testing.T) {
 		answers := blow(w, id, gusts(stormEvents))
 		blew := time.Since(began)
 		if handled != nil {
-			require.Eventually(t, handled, harness.Patience, harness.Tick)
+			require.Eventually(t, handled, testenv.Patience, testenv.Tick)
 		}
 		awaitCalm(w, id)
 		took = time.Since(began)

@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/foreign"
@@ -111,7 +112,7 @@ func (k killed) awaitQueue(thread string, n int, posts []signals.Post) {
 	require.Eventually(k.T, func() bool {
 		state, err := k.Threads.State(k.Ctx(), thread)
 		return err == nil && state.QueueLength == n+len(stay)
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 }
 
 // pause waits for a time of the storm.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
@@ -75,7 +76,7 @@ func (f faults) storm(t *testing.T) {
 	s.AwaitReady()
 	posting.Wait()
 	for _, id := range threads {
-		require.Eventually(t, func() bool { return check.CountEvents(s.Events(id), event.EventFinal) >= stormMessages }, stormOver, 10*proc.Tick, id)
+		require.Eventually(t, func() bool { return check.CountEvents(s.Events(id), event.EventFinal) >= stormMessages }, stormOver, 10*testenv.Tick, id)
 		s.requireSeen(id, viewers[id])
 	}
 	require.Zero(t, s.Terminate())
@@ -116,7 +117,7 @@ func (s stage) postAll(thread string) {
 		for range 2 {
 			assert.Eventually(s.t, func() bool {
 				return s.Try(s.t.Context(), http.MethodPost, "/v1/threads/"+thread+"/messages", body, nil) == http.StatusAccepted
-			}, stormOver, proc.Tick)
+			}, stormOver, testenv.Tick)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/browser"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
@@ -60,7 +61,7 @@ func TestPageLimits(t *testing.T) {
 	p.Click("tm-composer button", "Send")
 	composerHas(p, "")
 	p.Until(`document.querySelector(".unsent").childElementCount === 0`)
-	require.Eventually(t, func() bool { return len(w.Messages(id)) > 0 }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return len(w.Messages(id)) > 0 }, testenv.Patience, testenv.Tick)
 	require.Len(t, w.Messages(id)[0].Content, len("é")+rest+copies)
 
 	// A title.

@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/browser"
@@ -147,7 +148,7 @@ func TestPageRoles(t *testing.T) {
 	require.Eventually(t, func() bool {
 		all, err := w.Threads.Schedules(w.Ctx(), 0)
 		return err == nil && len(all) == 1
-	}, harness.Patience, harness.Tick, "the list has it")
+	}, testenv.Patience, testenv.Tick, "the list has it")
 	_, err = w.Store.BeginKnowledge(w.Ctx(), w.TaskQueue, store.KnowledgeDocument{Source: "a.md"}, store.KnowledgeBegin{})
 	require.NoError(t, err)
 

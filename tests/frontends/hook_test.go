@@ -84,7 +84,7 @@ func (tab threadTab) do(call string) {
 func (tab threadTab) settles() {
 	tab.T.Helper()
 	tab.Until(`thread.status === "ready"`)
-	if !assert.Eventually(tab.T, func() bool { return browser.Evaluate[bool](tab.Tab, `fresh()`) }, harness.Patience, harness.Tick) {
+	if !assert.Eventually(tab.T, func() bool { return browser.Evaluate[bool](tab.Tab, `fresh()`) }, testenv.Patience, testenv.Tick) {
 		tab.T.Log(browser.Evaluate[string](tab.Tab, `difference`))
 		tab.T.FailNow()
 	}

@@ -12,10 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/browser"
-	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // recipe is a chat of docs/frontends.md made with another library: its file in tests/npm, and where it shows messages and stops a turn, if there is one.
@@ -202,7 +202,7 @@ func (tab recipeTab) settles(p *threadPages) {
 		here, there = browser.Evaluate[string](tab.Tab, messages), browser.Evaluate[string](fresh, messages)
 		return here != "" && here == there
 	}
-	if !assert.Eventually(tab.T, same, harness.Patience, harness.Tick) {
+	if !assert.Eventually(tab.T, same, testenv.Patience, testenv.Tick) {
 		assert.Equal(tab.T, there, here)
 	}
 	assert.False(tab.T, browser.Evaluate[bool](tab.Tab, `document.querySelector("[role=alert]") !== null`))

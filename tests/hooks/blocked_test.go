@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -238,7 +239,7 @@ func requireTitled(t *testing.T, w *harness.Harness, thread, blocked string) {
 	require.Eventually(t, func() bool {
 		row, err := w.Store.Thread(w.Ctx(), w.Key(thread))
 		return err == nil && row.Title != "" && !strings.Contains(row.Title, blocked)
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	for _, call := range check.ModelCalls(w) {
 		if asksForTitle(call) {
 			require.NotContains(t, call.Raw, blocked)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -66,7 +67,7 @@ func TestEffectsComeAfterHooks(t *testing.T) {
 						require.Eventually(t, func() bool {
 							decided, err := w.Store.RecordsByID(w.Ctx(), w.Key(id), "stops.hook", "stops.hook.failed")
 							return err == nil && len(decided) == 1
-						}, harness.Patience, harness.Tick)
+						}, testenv.Patience, testenv.Tick)
 						d.Set(id, "guard", nil)
 						require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, EventID: running, By: "ann"}))
 						out := check.Await(t, w, id, running)
@@ -117,7 +118,7 @@ func TestEffectsWaitForHooks(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, err := w.Threads.Post(w.Ctx(), id, check.Custom("", "time.passes", 1))
 			return err == nil && check.CurrentRun(w, id) != before
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 	}
 	begin := func(effect func(*signals.Post)) (id, running string, q event.ApprovalRequest, wait *check.Halt) {
 		id, wait = w.Open("assistant"), check.NewHalt()
@@ -174,7 +175,7 @@ func TestEffectsWaitForHooks(t *testing.T) {
 		require.Eventually(t, func() bool {
 			d, err := w.Temporal.DescribeWorkflowExecution(w.Ctx(), signals.HookWorkflowID(w.TaskQueue, id, "stops"), "")
 			return err == nil && d.GetWorkflowExecutionInfo().GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING
-		}, harness.Patience, harness.Tick, "nobody is asked any longer")
+		}, testenv.Patience, testenv.Tick, "nobody is asked any longer")
 	})
 	require.Len(t, spied.Seen(), 1)
 }

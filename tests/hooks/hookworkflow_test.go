@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/foreign"
@@ -158,7 +159,7 @@ func TestHookWorkflowFails(t *testing.T) {
 		id := r.Open()
 		posted := r.Post(id, "hello")
 		r.Rule(id, posted, foreign.Ruling{Fail: "not yet"})
-		require.Eventually(t, func() bool { return r.Arrived(id, posted).Attempt == 2 }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return r.Arrived(id, posted).Attempt == 2 }, testenv.Patience, testenv.Tick)
 		r.Rule(id, posted, foreign.Ruling{Content: "hello there"})
 		require.Equal(t, "hello there", r.Await(id, posted).Message.Content)
 		require.Equal(t, []event.HookOutcome{{Name: check.Reviewed, Outcome: event.OutcomeReplaced, Attempts: 2}}, r.DecisionOn(id, posted).Hooks)

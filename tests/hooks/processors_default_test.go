@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -143,7 +144,7 @@ func TestOneMechanism(t *testing.T) {
 		child := signals.HookWorkflowID(w.TaskQueue, id, eventID) + "/person"
 		require.Eventually(t, func() bool {
 			return w.Temporal.SignalWorkflow(w.Ctx(), child, "", "approved", approved) == nil
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 	}
 	ways := map[string]struct {
 		outcome event.Outcome

@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -95,7 +96,7 @@ func TestStaleSteps(t *testing.T) {
 	proxy := proc.NewProxy(t, w.Server.Addr())
 	doomed, err := client.Dial(client.Options{
 		HostPort: proxy.Addr, Logger: sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)),
-		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: harness.Patience},
+		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: testenv.Patience},
 	})
 	require.NoError(t, err)
 	t.Cleanup(doomed.Close)

@@ -17,6 +17,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -88,7 +89,7 @@ func queueFields(t *testing.T, w *harness.Harness) {
 	add(w, id, p)
 	bare := map[string]any{"payload": map[string]any{"threadId": id, "senderId": "ann", "senderType": "user", "content": "bare"}}
 	require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalPost, bare))
-	require.Eventually(t, func() bool { return len(queueOf(w, id).Items) == 2 }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return len(queueOf(w, id).Items) == 2 }, testenv.Patience, testenv.Tick)
 
 	answer, err := w.Temporal.QueryWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.QueryQueue)
 	require.NoError(t, err)
@@ -204,7 +205,7 @@ func queueOrder(t *testing.T, d *check.Desk, w *harness.Harness) {
 	require.Eventually(t, func() bool {
 		q, err := w.Threads.Queue(w.Ctx(), id)
 		return err == nil && q.Processing == nil && len(q.Items) == 0 && len(q.Ended) == len(order)+1
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	mu.Lock()
 	defer mu.Unlock()
 	require.Equal(t, order, now, "each once")
@@ -390,7 +391,7 @@ func queueSetProcessing(t *testing.T, w *harness.Harness) {
 	require.Eventually(t, func() bool {
 		it, err := w.Threads.Item(w.Ctx(), id, "e1")
 		return err == nil && it.Status == event.ItemCompleted
-	}, harness.Patience, harness.Tick, "it is processed again")
+	}, testenv.Patience, testenv.Tick, "it is processed again")
 	require.Equal(t, "hello", check.Wholly(w, id, w.Await(id, "e1")).Message.Content)
 	require.Equal(t, []string{"ann: hello", "assistant: hello"}, check.SaidIn(w, id), "with one effect")
 
@@ -401,7 +402,7 @@ func queueSetProcessing(t *testing.T, w *harness.Harness) {
 	require.Eventually(t, func() bool {
 		it, err := w.Threads.Item(w.Ctx(), id, now.ID)
 		return err == nil && it.Status == event.ItemFailed
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	release()
 	require.Equal(t, signals.TurnCompleted, check.Say(w, id, "go on").Status)
 	require.Equal(t, []string{now.ID}, idsOf(queueOf(w, id).Failed), "it waits for somebody to retry it")

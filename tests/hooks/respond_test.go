@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -371,7 +372,7 @@ func respondWhen(t *testing.T, d *check.Desk, w *harness.Harness, slow *check.Ga
 		q, err := w.Threads.Queue(w.Ctx(), id)
 		waiting = q.Items
 		return err == nil && len(waiting) > 0
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	require.Len(t, waiting, 1, "one is queued without waiting for the other call")
 	require.Contains(t, string(waiting[0].Payload), "at once")
 	require.Len(t, check.Results(w, id), 1)

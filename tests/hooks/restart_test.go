@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -249,7 +250,7 @@ func TestHooksAcrossContinueAsNew(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, err := w.Threads.Post(w.Ctx(), id, check.Custom("", "time.passes", 1))
 			return err == nil && check.CurrentRun(w, id) != before
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 	}
 	id, wait := w.Open("assistant"), check.NewHalt()
 	d.Set(id, "first", wait.Before("message user", check.Saying(event.CreatedByUser, "hello", "good day")))

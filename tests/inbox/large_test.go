@@ -17,6 +17,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/browser"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -109,7 +110,7 @@ func scroll(p *browser.Tab, scroller, rows, until string, pixels int) frames {
 		if at := browser.Evaluate[float64](p, fmt.Sprintf(`new Promise((resolve) => setTimeout(() => resolve(document.querySelector(%q).scrollTop), 200))`, scroller)); at != last {
 			last, since = at, time.Now()
 		}
-		require.Less(p.T, time.Since(since), harness.Patience, "the page does not scroll")
+		require.Less(p.T, time.Since(since), testenv.Patience, "the page does not scroll")
 	}
 	return browser.Evaluate[frames](p, "scrolled")
 }

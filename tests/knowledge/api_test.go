@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/internal/document/documenttest"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/starter/cli"
@@ -46,7 +47,7 @@ func (s catalogue) await(id string) (d store.KnowledgeDocument) {
 		var err error
 		d, err = s.Document(s.w.Ctx(), id)
 		return err == nil && d.Status != store.KnowledgeProcessing
-	}, harness.Patience, harness.Tick, id)
+	}, testenv.Patience, testenv.Tick, id)
 	return d
 }
 
@@ -112,7 +113,7 @@ func knowledgeAPI(t *testing.T, w *harness.Harness) {
 				}
 			}
 			return false
-		}, harness.Patience, harness.Tick, "the thread is told")
+		}, testenv.Patience, testenv.Tick, "the thread is told")
 		require.NotEmpty(t, s.search("vacation"))
 		before, gets := d.Revision, page.Gets.Load()
 		d, err = s.ReindexDocument(w.Ctx(), d.ID)

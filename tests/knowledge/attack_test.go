@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/documents"
@@ -215,7 +216,7 @@ func TestIngestBesideTurns(t *testing.T) {
 		require.Eventually(t, func() bool {
 			processing, err := w.Store.KnowledgeDocuments(w.Ctx(), w.TaskQueue, store.KnowledgePage{Status: store.KnowledgeProcessing, Limit: 200})
 			return err == nil && len(processing) == many
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 		close(arrive)
 		for i := range many {
 			require.Equal(t, store.KnowledgeIndexed, documents.AwaitDocument(w, source(i), 1).Status)

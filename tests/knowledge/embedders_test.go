@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -29,7 +30,7 @@ func TestEmbedderFailsAnIngestion(t *testing.T) {
 		defer gate.Release()
 		s.Fail(llmtest.Status(http.StatusServiceUnavailable, ""), llmtest.Drop(0), llmtest.Malformed(0))
 		documents.AskToIngest(w, id, "down", signals.Ingestion{Source: "down.md", Text: documents.Handbook})
-		require.Eventually(t, func() bool { return s.Calls() >= 2 }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return s.Calls() >= 2 }, testenv.Patience, testenv.Tick)
 		d, err := w.Store.KnowledgeDocument(w.Ctx(), w.TaskQueue, store.KnowledgeID(store.DefaultCollection, "down.md"))
 		require.NoError(t, err)
 		require.Equal(t, store.KnowledgeProcessing, d.Status)
@@ -126,7 +127,7 @@ func awaitEmbedder(t *testing.T, w *harness.Harness, namespace, name string) {
 		index, err := w.Store.KnowledgeIndex(w.Ctx(), namespace)
 		return err == nil && index.Chunks > 0 && len(index.Embedders) == 1 &&
 			index.Embedders[0].Name == name && index.Embedders[0].Chunks == index.Chunks
-	}, harness.Patience, harness.Tick, "%s in %s", name, namespace)
+	}, testenv.Patience, testenv.Tick, "%s in %s", name, namespace)
 }
 
 // TestEmbedderChanges gives workers other embedders while those of before still run.
@@ -173,7 +174,7 @@ func TestEmbedderChanges(t *testing.T) {
 		s.Reset()
 		s.Fail(llmtest.Status(http.StatusServiceUnavailable, "1"))
 		stopTwo = documents.Works(outer, w, two)
-		require.Eventually(t, func() bool { return s.Calls() >= 1 }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return s.Calls() >= 1 }, testenv.Patience, testenv.Tick)
 		found := asks(t)
 		require.Empty(t, found.Warning)
 		require.Positive(t, found.Passages[0].VectorRank)

@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/entities"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -120,10 +121,10 @@ func (k killed) stall(t *testing.T, change string) (stalls func() bool, release 
 	require.Eventually(t, func() bool {
 		return run(`CREATE TRIGGER stalls AFTER ` + change + ` BEGIN
 			SELECT max(n) FROM (WITH RECURSIVE slow(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM slow) SELECT n FROM slow); END`)
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	stalls = func() bool { return !run(`BEGIN IMMEDIATE; ROLLBACK`) }
 	return stalls, func() {
-		require.Eventually(t, func() bool { return run(`DROP TRIGGER stalls`) }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return run(`DROP TRIGGER stalls`) }, testenv.Patience, testenv.Tick)
 	}
 }
 
@@ -216,7 +217,7 @@ func (k killed) reach(t *testing.T, point string) (reached, release func()) {
 		return func() { check.Arrives(t, held, point) }, func() {}
 	}
 	stalls, release := k.stall(t, change)
-	return func() { require.Eventually(t, stalls, harness.Patience, harness.Tick, point) }, release
+	return func() { require.Eventually(t, stalls, testenv.Patience, testenv.Tick, point) }, release
 }
 
 // TestEntitiesKilled kills the worker with SIGKILL at every step of finding and merging entities: each mention is counted once, each

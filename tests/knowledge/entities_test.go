@@ -19,6 +19,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/entities"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
@@ -63,7 +64,7 @@ func awaitEntities(w *harness.Harness) map[string]store.Entity {
 	require.Eventually(w.T, func() bool {
 		queued, err := w.Store.Extractions(w.Ctx(), w.TaskQueue, 0)
 		return err == nil && len(queued) == 0
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	all, err := w.Store.Entities(w.Ctx(), w.TaskQueue, store.EntityPage{})
 	require.NoError(w.T, err)
 	out := map[string]store.Entity{}
@@ -168,7 +169,7 @@ func TestEntitiesLater(t *testing.T) {
 			require.Equal(t, signals.TurnCompleted, w.Say(id, "Sarah again").Status)
 			require.Equal(t, signals.TurnCompleted, w.Say(id, "and Bob").Status)
 		}
-		require.Eventually(t, func() bool { return finding.Load() == 1 }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return finding.Load() == 1 }, testenv.Patience, testenv.Tick)
 		queued, err := w.Store.Extractions(w.Ctx(), w.TaskQueue, 0)
 		require.NoError(t, err)
 		require.Len(t, queued, 10)
@@ -326,7 +327,7 @@ func entitiesOfAnotherEmbedder(t *testing.T, o harness.Options) {
 	vectors.Reset()
 	vectors.Fail(llmtest.Status(http.StatusServiceUnavailable, ""), llmtest.Drop(0))
 	documents.Works(t, w, by("two"))
-	require.Eventually(t, func() bool { return len(similar("vectors/one")) == 0 }, harness.Patience, harness.Tick, "those of before are deleted in the end")
+	require.Eventually(t, func() bool { return len(similar("vectors/one")) == 0 }, testenv.Patience, testenv.Tick, "those of before are deleted in the end")
 	require.Len(t, similar("vectors/two"), 2)
 	require.Equal(t, 3, vectors.Calls(), "names are embedded once, after two failures")
 	require.Len(t, log.Lines("the names of entities get vectors of another embedder"), 1)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
@@ -83,7 +84,7 @@ func TestDocumentsOfProgram(t *testing.T) {
 				}
 			}
 			return false
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 	})
 	t.Run("S2-62 other namespaces have their own", func(t *testing.T) {
 		other := docs.In(w.TaskQueue + "-other")

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -48,7 +49,7 @@ func ingestEvent(t *testing.T, w *harness.Harness) {
 				}
 			}
 			return len(told) == 1
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 		require.Equal(t, event.CreatedBySystem, told[0].SenderType)
 		require.Contains(t, told[0].Content, "The handbook")
 		require.Zero(t, w.Provider.Calls(), "nobody answers it")
@@ -76,7 +77,7 @@ func ingestEvent(t *testing.T, w *harness.Harness) {
 		}
 		for i, event := range []string{"text-1", "text-2", "text-3"} {
 			documents.AskToIngest(w, id, event, signals.Ingestion{Source: "notes", Text: "Remember the milk."})
-			require.Eventually(t, func() bool { return len(told()) == i+1 }, harness.Patience, harness.Tick)
+			require.Eventually(t, func() bool { return len(told()) == i+1 }, testenv.Patience, testenv.Tick)
 		}
 		require.Equal(t, []string{
 			"The document notes is indexed, in one chunk.",

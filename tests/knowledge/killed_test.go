@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -133,7 +134,7 @@ func poll(t *testing.T, w *harness.Harness, n int) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var polling sync.WaitGroup
 	polling.Go(func() {
-		for ; ctx.Err() == nil; time.Sleep(2 * harness.Tick) {
+		for ; ctx.Err() == nil; time.Sleep(2 * testenv.Tick) {
 			hits, err := w.Store.SearchText(ctx, w.TaskQueue, "manual", store.KnowledgeScope{Limit: store.MaxKnowledgeHits})
 			if err != nil {
 				continue // the end

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/entities"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/store"
@@ -47,7 +48,7 @@ func addText(w *harness.Harness, collection, source, text string) string {
 	require.Eventually(w.T, func() bool {
 		d, err := w.Store.KnowledgeDocument(w.Ctx(), w.TaskQueue, id)
 		return err == nil && d.Status == store.KnowledgeIndexed
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	return id
 }
 
@@ -118,7 +119,7 @@ func TestPageDocuments(t *testing.T) {
 	require.Eventually(t, func() bool {
 		d, err := w.Store.KnowledgeDocument(w.Ctx(), w.TaskQueue, store.KnowledgeID("guides", "towel.md"))
 		return err == nil && d.Indexed == 2
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	p.Click("tm-documents a.title", "towel.md")
 	p.Sees("tm-document", "revision 2")
 	p.Sees(".chunk-text", "Bring a towel.")
@@ -440,7 +441,7 @@ func TestPageFacts(t *testing.T) {
 	require.Eventually(t, func() bool {
 		all, err := w.Store.Entities(w.Ctx(), w.TaskQueue, store.EntityPage{})
 		return err == nil && len(all) == 1
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	id := w.Open()
 	w.Say(id, "Who is Sarah?")
 	p := browser.New(t).Open(browser.ThreadPage(w.API.URL, id))

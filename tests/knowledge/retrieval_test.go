@@ -10,6 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -29,7 +30,7 @@ func read(w *harness.Harness, thread string, in signals.Ingestion) {
 		}
 		d, err := w.Store.KnowledgeDocument(w.Ctx(), w.TaskQueue, store.KnowledgeID(collection, in.Source))
 		return err == nil && d.Status == store.KnowledgeIndexed
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 }
 
 // asked returns what the model was shown by the last call.
@@ -109,7 +110,7 @@ func retrieval(t *testing.T, w *harness.Harness) {
 				}
 			}
 			return false
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 		require.Len(t, check.OfType(w, id, event.TypeRAGIngest), 1, "it is an event of the thread")
 	})
 	t.Run("what a passage says is data", func(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -81,7 +82,7 @@ func TestArrivesBeforeSecondRun(t *testing.T) {
 			c.arrives(k, id)
 			k.Start()
 			check.AwaitRest(k.Harness, id)
-			require.Eventually(t, func() bool { return len(check.OfType(k.Harness, id, event.TypeTurnEnded)) == before+len(c.ends) }, harness.Patience, harness.Tick)
+			require.Eventually(t, func() bool { return len(check.OfType(k.Harness, id, event.TypeTurnEnded)) == before+len(c.ends) }, testenv.Patience, testenv.Tick)
 			var ended []string
 			for _, r := range check.OfType(k.Harness, id, event.TypeTurnEnded)[before:] {
 				ended = append(ended, harness.Payload[event.TurnEnded](k.Harness, r).Status)
@@ -116,7 +117,7 @@ func TestStartedBeforeInterrupt(t *testing.T) {
 	})
 	k.PostMessage(id, "e1", "use act {\"how\":\"cut\"}\nthen\ndone")
 	check.Arrives(t, gate.Reached(), "the model's reply")
-	require.Eventually(t, func() bool { return check.Scheduled(check.HistoryOf(k.Harness, id, "")[before:]) }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return check.Scheduled(check.HistoryOf(k.Harness, id, "")[before:]) }, testenv.Patience, testenv.Tick)
 	gate.Release()
 	check.Arrives(t, started, "the start of the tool")
 	k.Kill()

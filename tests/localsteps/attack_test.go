@@ -16,6 +16,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -69,7 +70,7 @@ func TestSlowAtLast(t *testing.T) {
 	s := newSwing()
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{s}})
 	id, posted, before := s.begin(t, w, waits)
-	require.Eventually(t, func() bool { return check.Scheduled(check.HistoryOf(w, id, "")[before:]) }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return check.Scheduled(check.HistoryOf(w, id, "")[before:]) }, testenv.Patience, testenv.Tick)
 	ran := s.runs.Load()
 	close(s.open)
 	require.Contains(t, w.Await(id, posted).Message.Content, "swung")
@@ -98,7 +99,7 @@ func TestAnswersDuringHold(t *testing.T) {
 		}, signals.TurnCompleted},
 		"a decision on another call of the batch": {func(t *testing.T, w *harness.Harness, id string) {
 			require.Equal(t, signals.DecideAccepted, check.Approve(t, w, id, w.AwaitApproval(id, 1)[0].ToolCallID))
-			require.Eventually(t, func() bool { return check.Made(w, "made") == "made\n" }, harness.Patience, harness.Tick, "the call runs beside the other")
+			require.Eventually(t, func() bool { return check.Made(w, "made") == "made\n" }, testenv.Patience, testenv.Tick, "the call runs beside the other")
 		}, signals.TurnCompleted},
 		"an interrupt": {func(t *testing.T, w *harness.Harness, id string) {
 			require.NoError(t, w.Threads.Control(w.Ctx(), id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))

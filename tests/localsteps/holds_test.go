@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -43,7 +44,7 @@ func TestLocalSteps(t *testing.T) {
 	}
 	t.Run("a call that takes longer goes on in its process, and Temporal sees it", func(t *testing.T) {
 		w, id, posted, before, release := begun(t)
-		require.Eventually(t, func() bool { return check.Scheduled(check.HistoryOf(w, id, "")[before:]) }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return check.Scheduled(check.HistoryOf(w, id, "")[before:]) }, testenv.Patience, testenv.Tick)
 		calls := w.Provider.Calls()
 		release()
 		require.Equal(t, "1 2 3 4 5 6 7 8 9 10", w.Await(id, posted).Message.Content)

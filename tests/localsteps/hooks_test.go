@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -36,7 +37,7 @@ func newGuarded(t *testing.T) *guarded {
 	t.Parallel()
 	g := &guarded{begun: make(chan struct{}, 10), release: make(chan struct{})}
 	g.Harness = harness.New(t, harness.Options{Configure: func(c *threadmill.Config) {
-		c.Hooks = []hook.Hook{{Name: "guard", Timeout: harness.Patience, Filter: hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: []event.CreatedBy{event.CreatedByUser}}, Func: g.guard}}
+		c.Hooks = []hook.Hook{{Name: "guard", Timeout: testenv.Patience, Filter: hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: []event.CreatedBy{event.CreatedByUser}}, Func: g.guard}}
 	}})
 	g.id = g.Open()
 	check.Paced(g.Harness, g.id, func() { g.Say(g.id, "hello") })
@@ -44,7 +45,7 @@ func newGuarded(t *testing.T) *guarded {
 		g.Say(g.id, "hello")
 		run := g.lastRun()
 		return len(check.LocalSteps(run)) > 0 && !check.Scheduled(run)
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	g.calls.Store(0)
 	return g
 }
@@ -78,7 +79,7 @@ func (g *guarded) fill(events int) {
 		}
 		all := check.HistoryOf(g.Harness, g.id, "")
 		return len(all) > events && has(all[events:], enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED)
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 }
 
 // lastRun returns the history of the thread's last hook workflow.
@@ -101,7 +102,7 @@ func TestLocalHooks(t *testing.T) {
 		g := newGuarded(t)
 		posted := g.Post(g.id, "wait")
 		check.Arrives(t, g.begun, "the hook")
-		require.Eventually(t, func() bool { return check.Scheduled(g.lastRun()) }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return check.Scheduled(g.lastRun()) }, testenv.Patience, testenv.Tick)
 		close(g.release)
 		require.Equal(t, signals.TurnCompleted, g.Await(g.id, posted).Status)
 		require.EqualValues(t, 1, g.calls.Load(), "it was not called again")
@@ -116,7 +117,7 @@ func TestLocalHooks(t *testing.T) {
 		check.Arrives(t, g.begun, "the hook")
 		require.NoError(t, g.Threads.Control(g.Ctx(), g.id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
 		require.Equal(t, signals.TurnInterrupted, g.Await(g.id, posted).Status)
-		require.Eventually(t, func() bool { return has(g.lastRun(), enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED) }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return has(g.lastRun(), enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED) }, testenv.Patience, testenv.Tick)
 		require.EqualValues(t, 1, g.calls.Load())
 	})
 	t.Run("one during which the thread would continue as new is called once", func(t *testing.T) {
@@ -134,7 +135,7 @@ func TestLocalHooks(t *testing.T) {
 		g := newGuarded(t)
 		posted := g.Post(g.id, "wait")
 		check.Arrives(t, g.begun, "the hook")
-		require.Eventually(t, func() bool { return check.Scheduled(g.lastRun()) }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return check.Scheduled(g.lastRun()) }, testenv.Patience, testenv.Tick)
 		g.fails.Store(true)
 		close(g.release)
 		require.Equal(t, signals.TurnCompleted, g.Await(g.id, posted).Status)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -109,7 +110,7 @@ func (k killed) awaitWork(thread, name string) {
 	require.Eventually(k.T, func() bool {
 		said := k.Messages(thread)
 		return len(said) > 0 && said[len(said)-1].Role == event.RoleAssistant && strings.HasSuffix(said[len(said)-1].Content, "done "+name)
-	}, 2*harness.Patience, harness.Tick)
+	}, 2*testenv.Patience, testenv.Tick)
 	check.Settle(k.Harness, thread)
 }
 

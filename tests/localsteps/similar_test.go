@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
@@ -25,7 +26,7 @@ func TestStepsOfSimilarThreads(t *testing.T) {
 	}
 	first := w.Open()
 	check.Paced(w, first, func() { w.Say(first, "use note {}") })
-	require.Eventually(t, func() bool { return !scheduled() }, harness.Patience, harness.Tick, "a busy machine may be slow, but not always")
+	require.Eventually(t, func() bool { return !scheduled() }, testenv.Patience, testenv.Tick, "a busy machine may be slow, but not always")
 	require.True(t, scheduled("bob"), "nothing is known of another agent")
 
 	gate := w.Provider.Block(0)
@@ -33,7 +34,7 @@ func TestStepsOfSimilarThreads(t *testing.T) {
 	before := len(check.Settle(w, first))
 	posted := w.Post(first, "hello")
 	check.Arrives(t, gate.Reached(), "the model's reply")
-	require.Eventually(t, func() bool { return check.Scheduled(check.HistoryOf(w, first, "")[before:]) }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return check.Scheduled(check.HistoryOf(w, first, "")[before:]) }, testenv.Patience, testenv.Tick)
 	gate.Release()
 	w.Await(first, posted)
 	require.True(t, scheduled(), "the model has become slow")

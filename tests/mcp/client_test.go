@@ -184,7 +184,7 @@ func mcpState(t *testing.T, m *mcp.Manager, name string, is func(mcp.State) bool
 		i := slices.IndexFunc(states, func(s mcp.State) bool { return s.Name == name })
 		last = states[i]
 		return is(last)
-	}, harness.Patience, 10*time.Millisecond, "%s: %+v", name, &last)
+	}, testenv.Patience, 10*time.Millisecond, "%s: %+v", name, &last)
 	return last
 }
 
@@ -317,7 +317,7 @@ func TestMCPEverything(t *testing.T) {
 			require.Eventually(t, func() bool {
 				res, err := mcpAnswer(t.Context(), mcpTool(t, m, p+"echo"), `{"message":"again"}`, nil)
 				return err == nil && res.Output == "Echo: again"
-			}, harness.Patience, 50*time.Millisecond)
+			}, testenv.Patience, 50*time.Millisecond)
 		})
 	}
 }

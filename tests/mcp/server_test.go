@@ -108,7 +108,7 @@ func TestMCPKilled(t *testing.T) {
 		_, err := mcpCall(t.Context(), session, "open_thread", map[string]any{"thread": thread})
 		require.NoError(t, err)
 		go func() { done[session] <- ask(session, thread) }()
-		require.Eventually(t, func() bool { return len(d.Messages(thread)) > 0 }, proc.Patience, proc.Tick)
+		require.Eventually(t, func() bool { return len(d.Messages(thread)) > 0 }, testenv.Patience, testenv.Tick)
 	}
 	d.Kill()
 	cut := <-done[overHTTP]

@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/browser"
@@ -153,7 +154,7 @@ func TestPageSchedules(t *testing.T) {
 	require.Eventually(t, func() bool {
 		view, err := w.Threads.Schedule(w.Ctx(), schedule.ID)
 		return err == nil && view.Failing != nil
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	p := browser.New(t).Open(w.API.URL + "/#/schedules")
 	p.Until(fmt.Sprintf(`[...document.querySelectorAll("tm-schedules h2")].some((e) => e.textContent.includes(%q))`, schedule.ID))
 	p.Sees(".card.failing .badge", "failing")

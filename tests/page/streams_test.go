@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/browser"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -81,7 +82,7 @@ func TestPageClosedSubAgent(t *testing.T) {
 	require.Eventually(t, func() bool {
 		threads, err := w.Store.Threads(w.Ctx(), w.TaskQueue, store.ThreadPage{Limit: 2})
 		return err == nil && slices.ContainsFunc(threads, func(row store.Thread) bool { return row.Status == store.ThreadClosed })
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	p := browser.New(t).Open(browser.ThreadPage(w.API.URL, id))
 	p.Click(".tool summary", "call_agent")
 	p.Click(".tool button", "Show the sub-agent's thread")

@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/browser"
@@ -65,7 +66,7 @@ func desk(t *testing.T) (w *harness.Harness, thread string) {
 	require.Eventually(t, func() bool {
 		waiting, err := w.Threads.Approvals(w.Ctx(), guests)
 		return err == nil && len(waiting.Inputs) == 1
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	failing := open("Nightly report")
 	w.Provider.Fail(llmtest.Status(400, ""))
 	w.Await(failing, w.Post(failing, "write the report"))
@@ -162,7 +163,7 @@ func TestPageScreenReader(t *testing.T) {
 			}
 			want, err := os.ReadFile(file)
 			require.NoError(t, err)
-			assert.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, string(want), read()) }, harness.Patience, harness.Tick)
+			assert.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, string(want), read()) }, testenv.Patience, testenv.Tick)
 		})
 	}
 }

@@ -33,7 +33,7 @@ func TestClientsOfKilledServers(t *testing.T) {
 				thread = "t"
 			}
 			// A client whose first message was not taken has to say it again, which these do not.
-			require.Eventually(t, func() bool { return len(d.Messages(thread)) > 0 }, proc.Patience, proc.Tick)
+			require.Eventually(t, func() bool { return len(d.Messages(thread)) > 0 }, testenv.Patience, testenv.Tick)
 			for range 3 {
 				time.Sleep(time.Second) // whatever it does then
 				d.Kill()

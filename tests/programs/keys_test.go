@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/starter/cli"
-	"github.com/threadmill/threadmill/tests/internal/harness"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 )
 
@@ -91,7 +91,7 @@ func TestKeysInUse(t *testing.T) {
 	}
 	require.False(t, refused("")(), "on loopback nobody needs a key until there is one")
 	k.make(t, "", "root", "keys", "create", "root", "--roles", "admin", "--sqlite", filepath.Join(k.d.Data, "threadmill.db"))
-	require.Eventually(t, refused(""), harness.Patience, harness.Tick, "then everybody does")
+	require.Eventually(t, refused(""), testenv.Patience, testenv.Tick, "then everybody does")
 	k.make(t, "root", "ann", "keys", "create", "ann", "--roles", "read,post,approve")
 	k.make(t, "root", "ben", "keys", "create", "ben", "--roles", "read,post")
 	k.make(t, "root", "eve", "keys", "create", "eve", "--roles", "read")
@@ -108,7 +108,7 @@ func TestKeysInUse(t *testing.T) {
 		res := k.request(t.Context(), t, "eve", http.MethodGet, "/v1/threads/t1/approvals", nil)
 		defer func() { _ = res.Body.Close() }()
 		return json.NewDecoder(res.Body).Decode(&asked) == nil && len(asked.Approvals) == 1
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 
 	t.Run("a role that is missing, and another's name", func(t *testing.T) {
 		path := "/v1/threads/t1/approvals/" + asked.Approvals[0].ToolCallID
@@ -135,11 +135,11 @@ func TestKeysInUse(t *testing.T) {
 		res := k.request(t.Context(), t, "eve", http.MethodGet, "/v1/threads/t1/messages", nil)
 		defer func() { _ = res.Body.Close() }()
 		return json.NewDecoder(res.Body).Decode(&page) == nil && len(page.Messages) == 4
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	require.Equal(t, "ben", page.Messages[0].SenderID, "a message is from the holder of the key")
 
 	t.Run("a key that is revoked ends its streams, and stays revoked", func(t *testing.T) {
-		ctx, cancel := context.WithTimeout(t.Context(), harness.Patience)
+		ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 		defer cancel()
 		stream := k.request(ctx, t, "eve", http.MethodGet, "/v1/threads/t1/events", nil)
 		defer func() { _ = stream.Body.Close() }()
@@ -153,7 +153,7 @@ func TestKeysInUse(t *testing.T) {
 		for lines.Scan() {
 		}
 		require.NoError(t, ctx.Err(), "the server ends the stream")
-		require.Eventually(t, refused("eve"), harness.Patience, harness.Tick)
+		require.Eventually(t, refused("eve"), testenv.Patience, testenv.Tick)
 		k.d.Kill()
 		k.d.Start()
 		require.True(t, refused("eve")(), "after a restart as well")

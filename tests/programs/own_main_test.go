@@ -43,7 +43,7 @@ func TestOwnMain(t *testing.T) {
 		p.post("/v1/threads/"+thread+"/messages", `{"content":"count 40 every 50ms"}`, http.StatusAccepted)
 		collect(t, lines, `"type":"stream"`)
 		p.terminate()
-		require.Eventually(t, func() bool { return p.status("/readyz") == http.StatusServiceUnavailable }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return p.status("/readyz") == http.StatusServiceUnavailable }, testenv.Patience, testenv.Tick)
 		collect(t, lines, ` 40"`)
 		require.NoError(t, <-ended)
 		require.Zero(t, p.awaitExit())

@@ -91,9 +91,9 @@ func (p *process) logged(text string) map[string]any {
 // awaitReady waits until the process is ready.
 func (p *process) awaitReady() *process {
 	p.t.Helper()
-	require.Eventually(p.t, func() bool { return p.logged("started") != nil }, harness.Patience, harness.Tick)
+	require.Eventually(p.t, func() bool { return p.logged("started") != nil }, testenv.Patience, testenv.Tick)
 	p.url = p.logged("started")["http"].(string)
-	require.Eventually(p.t, func() bool { return p.status("/readyz") == http.StatusOK }, harness.Patience, harness.Tick)
+	require.Eventually(p.t, func() bool { return p.status("/readyz") == http.StatusOK }, testenv.Patience, testenv.Tick)
 	return p
 }
 
@@ -117,7 +117,7 @@ func (p *process) awaitExit() int {
 	p.t.Helper()
 	select {
 	case <-p.exited:
-	case <-time.After(harness.Patience):
+	case <-time.After(testenv.Patience):
 		require.Fail(p.t, "the process does not end")
 	}
 	return p.cmd.ProcessState.ExitCode()
@@ -172,7 +172,7 @@ func (p *process) watch(thread string) (lines <-chan string, end <-chan error) {
 // collect returns the lines up to the one that matches.
 func collect(t *testing.T, lines <-chan string, until string) []string {
 	t.Helper()
-	match, limit := regexp.MustCompile(until), time.After(harness.Patience)
+	match, limit := regexp.MustCompile(until), time.After(testenv.Patience)
 	var seen []string
 	for {
 		select {
@@ -208,7 +208,7 @@ func TestWorkerAndAPIApart(t *testing.T) {
 		require.Contains(t, api.get("/v1/server"), `"polled":false,"since":"20`)
 	})
 	worker := start("--roles", "worker").awaitReady()
-	require.Eventually(t, func() bool { return strings.Contains(api.get("/readyz"), `"worker":"ok"`) }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return strings.Contains(api.get("/readyz"), `"worker":"ok"`) }, testenv.Patience, testenv.Tick)
 	require.Contains(t, api.get("/v1/server"), `"polled":true`)
 
 	t.Run("the worker serves its health and nothing else", func(t *testing.T) {
@@ -230,7 +230,7 @@ func TestWorkerAndAPIApart(t *testing.T) {
 		api.post("/v1/threads/t1/messages", `{"content":"count 60"}`, http.StatusAccepted)
 		seen := collect(t, lines, `"type":"stream"`)
 		worker.terminate()
-		require.Eventually(t, func() bool { return worker.status("/readyz") == http.StatusServiceUnavailable }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return worker.status("/readyz") == http.StatusServiceUnavailable }, testenv.Patience, testenv.Tick)
 		require.Equal(t, http.StatusOK, worker.status("/healthz"), "it still runs")
 		gate.Release()
 		seen = append(seen, collect(t, lines, " 60\"")...)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
@@ -75,7 +76,7 @@ func TestLimitedRequests(t *testing.T) {
 	t.Parallel()
 	const limit = 300
 	w := limited(t, llm.Limits{RequestsPerMinute: limit})
-	require.Eventually(t, func() bool { return perMinute(w, "openai") > 0 }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return perMinute(w, "openai") > 0 }, testenv.Patience, testenv.Tick)
 	require.InEpsilon(t, limit, perMinute(w, "openai"), 0.001)
 	begun := says(w, 20, 3, "hello")
 	requests := w.Provider.Requests()
@@ -114,12 +115,12 @@ func TestLimitedTokens(t *testing.T) {
 	t.Parallel()
 	const tokens = 30_000
 	w := limited(t, llm.Limits{RequestsPerMinute: 100_000, TokensPerMinute: tokens})
-	require.Eventually(t, func() bool { return perMinute(w, "openai") > 0 }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return perMinute(w, "openai") > 0 }, testenv.Patience, testenv.Tick)
 	require.InEpsilon(t, 15, perMinute(w, "openai"), 0.01, "before anything was measured")
 	id := w.Open()
 	w.Say(id, "hello")
 	cost := tokensOf(w, id)
-	require.Eventually(t, func() bool { return perMinute(w, "openai") > 16 }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return perMinute(w, "openai") > 16 }, testenv.Patience, testenv.Tick)
 	require.InEpsilon(t, tokens/cost, perMinute(w, "openai"), 0.02)
 
 	// Other calls cost more.
@@ -132,7 +133,7 @@ func TestLimitedTokens(t *testing.T) {
 	require.Eventually(t, func() bool {
 		rate := perMinute(w, "openai")
 		return rate > 0.95*tokens/cost && rate < 1.05*tokens/cost
-	}, harness.Patience, harness.Tick, "both limits hold in the steady state")
+	}, testenv.Patience, testenv.Tick, "both limits hold in the steady state")
 }
 
 func tokensOf(w *harness.Harness, id string) float64 {
@@ -157,7 +158,7 @@ func TestTenantsTakeTurns(t *testing.T) {
 	for id := range flood {
 		flood[id] = w.Post(id, "flood")
 	}
-	require.Eventually(t, func() bool { return w.Provider.Calls() > 2 }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return w.Provider.Calls() > 2 }, testenv.Patience, testenv.Tick)
 	out, err := other.Turn(w.Ctx(), "quiet", signals.UserMessage("quiet", "bob", "me too"))
 	require.NoError(t, err)
 	require.Equal(t, signals.TurnCompleted, out.Status)

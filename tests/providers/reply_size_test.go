@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -70,7 +71,7 @@ func TestReplyTooLarge(t *testing.T) { //nolint:paralleltest // it measures the 
 				w.Provider.Fail(fault)
 				peak := heapPeak()
 				eventID := w.Post(id, "one two three")
-				require.Eventually(t, func() bool { return w.Provider.Calls() > 0 }, harness.Patience, harness.Tick)
+				require.Eventually(t, func() bool { return w.Provider.Calls() > 0 }, testenv.Patience, testenv.Tick)
 				require.Equal(t, signals.TurnCompleted, w.Say(other, "hello").Status)
 				out := w.Await(id, eventID)
 				require.Less(t, peak(), uint64(maxHeap))

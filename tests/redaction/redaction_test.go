@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -63,7 +64,7 @@ func TestEveryDoor(t *testing.T) {
 			asked = out.Inputs[0]
 		}
 		return asked.ToolCallID != ""
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	assert.Equal(t, "Is it [card]?", asked.Questions[0].Message)
 	_, err = w.Threads.AnswerInput(w.Ctx(), thread, signals.InputAnswers{ToolCallID: asked.ToolCallID, By: "ann", Answers: map[string]event.InputAnswer{
 		"q": {Action: event.InputAccept, Content: json.RawMessage(`{"card":` + card + `}`)},
@@ -84,13 +85,13 @@ func TestEveryDoor(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, w.Threads.DeleteSchedule(w.Ctx(), "daily")) })
 	require.NoError(t, w.Threads.TriggerSchedule(w.Ctx(), "daily"))
-	require.Eventually(t, func() bool { return strings.Contains(w.Transcript(thread), "scheduled [card]") }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return strings.Contains(w.Transcript(thread), "scheduled [card]") }, testenv.Patience, testenv.Tick)
 	require.NoError(t, w.Threads.Control(w.Ctx(), thread, signals.Control{Action: signals.ControlInterrupt, By: "ann", Reason: "because of " + card}))
 	_, err = w.Runtime.Documents().Add(w.Ctx(), threadmill.NewDocument{Source: "prices.md", Title: "Prices " + card, Content: []byte("# Prices\n\nPay with " + card + ".")})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		return strings.Contains(w.call("GET", "/v1/knowledge/search?q=pay", ""), "Pay with [card].")
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	w.idle(thread)
 
 	schedule, err := w.Threads.Schedule(w.Ctx(), "daily")
@@ -103,7 +104,7 @@ func TestEveryDoor(t *testing.T) {
 	require.NoError(t, err)
 	state := w.call("GET", "/v1/threads/"+thread, "")
 	w.close(thread, "because of "+card)
-	require.Eventually(t, func() bool { return strings.Contains(viewed.String(), `"status":"closed"`) }, harness.Patience, harness.Tick, "the stream has everything")
+	require.Eventually(t, func() bool { return strings.Contains(viewed.String(), `"status":"closed"`) }, testenv.Patience, testenv.Tick, "the stream has everything")
 
 	for name, kept := range map[string]string{
 		"Temporal": w.histories(), "the store": w.files(), "the stream": viewed.String(), "what models got": w.asked(),
@@ -160,9 +161,9 @@ func TestPlainSignals(t *testing.T) {
 	_, err = plain.Turn(w.Ctx(), thread, signals.UserMessage(thread, "ann", "by update "+bySignal))
 	require.NoError(t, err)
 	require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, thread), "", signals.SignalPost, map[string]any{"no": "post with " + bySignal}))
-	require.Eventually(t, func() bool { return strings.Contains(strings.Join(w.Types(thread), " "), event.TypeRejected) }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return strings.Contains(strings.Join(w.Types(thread), " "), event.TypeRejected) }, testenv.Patience, testenv.Tick)
 	w.idle(thread)
-	require.Eventually(t, func() bool { return strings.Contains(viewed.String(), "by update [card]") }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return strings.Contains(viewed.String(), "by update [card]") }, testenv.Patience, testenv.Tick)
 	w.close(thread, "")
 
 	for name, kept := range map[string]string{"the store": w.files(), "the stream": viewed.String(), "what models got": w.asked()} {

@@ -20,6 +20,7 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/rule"
@@ -195,7 +196,7 @@ func (w *world) idle(thread string) {
 	require.Eventually(w.T, func() bool {
 		state, err := w.Threads.State(w.Ctx(), thread)
 		return err == nil && state.Turn == nil && state.QueueLength == 0
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 }
 
 // close closes a thread, and waits for its end.
@@ -229,7 +230,7 @@ func (w *world) histories() string {
 			executions = append(executions, e.Execution.WorkflowId)
 		}
 		return true
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	require.NotEmpty(w.T, executions)
 	return out.String()
 }

@@ -177,7 +177,7 @@ agents:
 	api.AwaitTurns("t1", 1)
 
 	id := pcommon.TraceID(traceID(t, asking))
-	require.Eventually(t, func() bool { return strings.Contains(outline(c.trace(id)), "invoke_agent assistant") }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return strings.Contains(outline(c.trace(id)), "invoke_agent assistant") }, testenv.Patience, testenv.Tick)
 	require.Equal(t, acrossProcesses, outline(c.trace(id)))
 	if *update {
 		require.NoError(t, os.WriteFile("../../docs/images/trace.svg", []byte(picture(rows(c.trace(id)))), 0o600))
@@ -210,7 +210,7 @@ temporal: {staleAfter: ` + staleAfter + `}
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(dir + "/began")
 		return err == nil
-	}, harness.Patience, harness.Tick, "the tool runs")
+	}, testenv.Patience, testenv.Tick, "the tool runs")
 	first.Kill()
 	host, port, _ := strings.Cut(metrics, ":")
 	options.Env = append(options.Env, "OTEL_METRICS_EXPORTER=prometheus", "OTEL_EXPORTER_PROMETHEUS_HOST="+host, "OTEL_EXPORTER_PROMETHEUS_PORT="+port)

@@ -20,6 +20,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/observe"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/telemetry"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -144,7 +145,7 @@ func TestDecisionsOnParkedTurns(t *testing.T) {
 				require.NotEqual(t, run, check.CurrentRun(w, id))
 			}
 			require.Equal(t, map[string]int64{"approve": 1, "deny": 1}, m.points(t, observe.MetricApprovalWait, observe.AttrOutcome))
-			require.Eventually(t, func() bool { return len(named(t, spans, "approval shell_cmd")) == 2 }, harness.Patience, harness.Tick)
+			require.Eventually(t, func() bool { return len(named(t, spans, "approval shell_cmd")) == 2 }, testenv.Patience, testenv.Tick)
 			for _, s := range named(t, spans, "approval shell_cmd") {
 				require.True(t, s.Parent().IsValid(), "it is a part of its agent's run")
 				require.True(t, s.EndTime().Before(released), "the wait ends with the decision, not with the turn")
@@ -159,7 +160,7 @@ func TestCountedApprovals(t *testing.T) {
 	w, _, m := measured(t, harness.Options{Agents: check.Team()}, func(c *telemetry.Config) { c.CountWaiting = telemetry.MinCountWaiting })
 	counted := func(n int64) {
 		t.Helper()
-		require.Eventually(t, func() bool { return m.points(t, observe.MetricApprovals, "")[""] == n }, harness.Patience, harness.Tick)
+		require.Eventually(t, func() bool { return m.points(t, observe.MetricApprovals, "")[""] == n }, testenv.Patience, testenv.Tick)
 	}
 	asked, own := w.Open("assistant"), w.Open("helper")
 	w.Post(asked, check.Asks("helper", check.Touches(asked)))
@@ -251,5 +252,5 @@ func TestStreamsAreKeptApart(t *testing.T) {
 	require.Eventually(t, func() bool {
 		got := m.points(t, "http.server.request.duration", observe.AttrStream)
 		return got["true"] == 3 && got["false"] == 2
-	}, harness.Patience, harness.Tick, "%v", m.points(t, "http.server.request.duration", observe.AttrStream))
+	}, testenv.Patience, testenv.Tick, "%v", m.points(t, "http.server.request.duration", observe.AttrStream))
 }

@@ -82,7 +82,7 @@ func scrape(t *testing.T, target string) *prometheus {
 		}
 		defer res.Body.Close()
 		return res.StatusCode == http.StatusOK
-	}, process.Patience, process.Tick, "Prometheus is ready")
+	}, testenv.Patience, testenv.Tick, "Prometheus is ready")
 	return p
 }
 
@@ -159,14 +159,14 @@ func TestDashboardAndAlerts(t *testing.T) {
 			}
 		}
 		return len(missing) == 0
-	}, process.Patience, process.Tick, "panels without data: %v", missing)
+	}, testenv.Patience, testenv.Tick, "panels without data: %v", missing)
 	require.NotEmpty(t, viewer.Events())
 
 	var rules ruleGroups
 	require.Eventually(t, func() bool {
 		p.get(t, "/api/v1/rules", &rules)
 		return !slices.ContainsFunc(rules.Groups[0].Rules, func(r alertRule) bool { return r.Health == "unknown" })
-	}, process.Patience, process.Tick, "the alerts are evaluated")
+	}, testenv.Patience, testenv.Tick, "the alerts are evaluated")
 	require.Len(t, rules.Groups, 1)
 	for _, r := range rules.Groups[0].Rules {
 		require.Equal(t, "ok", r.Health, "%s: %s", r.Name, r.LastError)
@@ -182,7 +182,7 @@ func TestDashboardAndAlerts(t *testing.T) {
 		return slices.ContainsFunc(rules.Groups[0].Rules, func(r alertRule) bool {
 			return r.Name == "ThreadmillMissing" && r.State == "pending"
 		})
-	}, process.Patience, process.Tick, "the devserver is missed")
+	}, testenv.Patience, testenv.Tick, "the devserver is missed")
 }
 
 var (

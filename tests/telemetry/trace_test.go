@@ -21,6 +21,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/telemetry"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -125,7 +126,7 @@ func ended(t *testing.T, spans *tracetest.SpanRecorder, name string) {
 	t.Helper()
 	require.Eventually(t, func() bool {
 		return slices.ContainsFunc(spans.Ended(), func(s sdktrace.ReadOnlySpan) bool { return s.Name() == name })
-	}, harness.Patience, harness.Tick, "span %q", name)
+	}, testenv.Patience, testenv.Tick, "span %q", name)
 }
 
 // wholeTurn is the trace of a turn with an approved call of a sub-agent.
@@ -242,7 +243,7 @@ func TestTraceIsOfATurn(t *testing.T) {
 	// A plain client knows nothing of traces.
 	plain := signals.NewPost("third", event.NewMessage{ThreadID: id, SenderID: "ann", SenderType: event.CreatedByUser, Content: "hello"})
 	require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalPost, plain))
-	require.Eventually(t, func() bool { return len(named(t, spans, "invoke_agent assistant")) == 3 }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return len(named(t, spans, "invoke_agent assistant")) == 3 }, testenv.Patience, testenv.Tick)
 
 	for _, traceparent := range []string{asking, later} {
 		require.Equal(t, 1, strings.Count(tree(t, spans.Ended(), traceID(t, traceparent)), "chat stand-in"), traceparent)

@@ -25,12 +25,11 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+
+	"github.com/threadmill/threadmill/internal/testenv"
 )
 
 const queue = "embedded-test"
-
-// patience bounds every wait for an expected event, far above its duration on a busy machine.
-const patience = 2 * time.Minute
 
 // logBuffer collects log lines of several goroutines.
 type logBuffer struct {
@@ -69,7 +68,7 @@ func dial(t testing.TB, srv *Server) client.Client {
 	t.Helper()
 	c, err := client.Dial(client.Options{
 		HostPort: srv.Addr(), Namespace: srv.Namespace(), Logger: sdklog.NewStructuredLogger(silent()),
-		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: patience},
+		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: testenv.Patience},
 	})
 	require.NoError(t, err)
 	t.Cleanup(c.Close)
@@ -237,7 +236,7 @@ func requireCount(t *testing.T, c client.Client, query string, want int64) {
 	require.Eventually(t, func() bool {
 		got, err := c.CountWorkflow(t.Context(), countRequest(query))
 		return err == nil && got.Count == want
-	}, patience, 20*time.Millisecond, query)
+	}, testenv.Patience, 20*time.Millisecond, query)
 }
 
 // requireNotOpen asserts that this process has not opened the file.
@@ -349,7 +348,7 @@ func TestNothingKeepsRunning(t *testing.T) {
 	srv := startServer(t, Config{UIAddr: "127.0.0.1:0", DataDir: t.TempDir()})
 	require.NotEmpty(t, serverGoroutines())
 	srv.Stop()
-	if !assert.Eventually(t, func() bool { return len(serverGoroutines()) == 0 }, patience, 50*time.Millisecond) {
+	if !assert.Eventually(t, func() bool { return len(serverGoroutines()) == 0 }, testenv.Patience, 50*time.Millisecond) {
 		t.Log(strings.Join(serverGoroutines(), "\n\n"))
 	}
 }

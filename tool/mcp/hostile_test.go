@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/internal/term"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/tool/mcp"
 	"github.com/threadmill/threadmill/tool/tooltest"
@@ -194,7 +195,7 @@ func TestCancelIsSent(t *testing.T) {
 	require.Eventually(t, func() bool {
 		raw, _ := os.ReadFile(filepath.Join(dir, "notes"))
 		return strings.Contains(string(raw), "notifications/cancelled")
-	}, patience, time.Millisecond)
+	}, testenv.Patience, time.Millisecond)
 }
 
 // TestFullPipe: a call returns in time although the server does not read it.
@@ -259,6 +260,6 @@ func appears(t *testing.T, path string) []byte {
 		raw, err := os.ReadFile(path)
 		content = raw
 		return err == nil
-	}, patience, time.Millisecond, path)
+	}, testenv.Patience, time.Millisecond, path)
 	return content
 }

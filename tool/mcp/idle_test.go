@@ -10,6 +10,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -35,7 +36,7 @@ func TestIdleNamespace(t *testing.T) {
 		require.Eventually(t, func() bool {
 			states, err := m.States(ctx, "a")
 			return err == nil && states[0].Status == tool.ServerReady
-		}, time.Minute, time.Millisecond)
+		}, testenv.Patience, time.Millisecond)
 	}
 	ready()
 	require.False(t, m.forget("a"))

@@ -14,12 +14,11 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/tool/mcp"
 	"github.com/threadmill/threadmill/tool/tooltest"
 )
-
-const patience = time.Minute
 
 // TestMain runs a server instead of the tests if the environment names one.
 func TestMain(m *testing.M) {
@@ -73,7 +72,7 @@ func reaches(t *testing.T, m *mcp.Manager, name string, is func(mcp.State) bool)
 	require.Eventually(t, func() bool {
 		last = state(t, m, name)
 		return is(last)
-	}, patience, 5*time.Millisecond, "%+v", &last)
+	}, testenv.Patience, 5*time.Millisecond, "%+v", &last)
 	return last
 }
 

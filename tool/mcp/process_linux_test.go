@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tool/mcp"
 )
 
@@ -32,7 +33,7 @@ func pids(t *testing.T, dir string) []int {
 			}
 			out = append(out, pid)
 			return true
-		}, patience, time.Millisecond, name)
+		}, testenv.Patience, time.Millisecond, name)
 	}
 	return out
 }
@@ -42,7 +43,7 @@ func alive(pid int) bool { return syscall.Kill(pid, 0) == nil }
 func requireDead(t *testing.T, pids []int) {
 	t.Helper()
 	for _, pid := range pids {
-		require.Eventually(t, func() bool { return !alive(pid) }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return !alive(pid) }, testenv.Patience, time.Millisecond)
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/tool/tooltest"
 )
@@ -109,7 +110,7 @@ func TestCommandEndsWithItsWorker(t *testing.T) {
 			_, err = fmt.Sscan(string(raw), &pid)
 			pids[name] = pid
 			return err == nil
-		}, patience, time.Millisecond)
+		}, testenv.Patience, time.Millisecond)
 	}
 	require.NoError(t, worker.Process.Signal(syscall.SIGKILL))
 	require.Error(t, worker.Wait())

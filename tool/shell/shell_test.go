@@ -19,15 +19,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/tool/tooltest"
 )
 
 // shortGrace is the grace period of commands that use all of it.
 const shortGrace = 200 * time.Millisecond
-
-// patience is the maximum time that a test waits for an expected event.
-const patience = time.Minute
 
 func newShell(t *testing.T, cfg Config) tool.Tool {
 	t.Helper()
@@ -262,7 +260,7 @@ func startStubborn(t *testing.T, cfg Config, grace time.Duration, command string
 		}
 		pid, err = strconv.Atoi(strings.TrimSpace(string(raw)))
 		return err == nil
-	}, patience, time.Millisecond)
+	}, testenv.Patience, time.Millisecond)
 	t.Cleanup(func() {
 		if alive(pid) { // clean up after a failed test
 			_ = syscall.Kill(pid, syscall.SIGKILL)
@@ -287,7 +285,7 @@ func alive(pid int) bool {
 
 func requireDead(t *testing.T, pid int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return !alive(pid) }, patience, time.Millisecond, "process %d lives on", pid)
+	require.Eventually(t, func() bool { return !alive(pid) }, testenv.Patience, time.Millisecond, "process %d lives on", pid)
 }
 
 func TestCancelKillsGrandchildren(t *testing.T) {

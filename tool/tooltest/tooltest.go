@@ -14,11 +14,9 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tool"
 )
-
-// patience is the maximum wait in a test that is about to fail.
-const patience = time.Minute
 
 // Outcome is the outcome of one run.
 type Outcome struct {
@@ -59,8 +57,8 @@ func Wait(t testing.TB, done <-chan Outcome) Outcome {
 	select {
 	case out := <-done:
 		return out
-	case <-time.After(patience):
-		t.Fatalf("the tool did not return within %s", patience)
+	case <-time.After(testenv.Patience):
+		t.Fatalf("the tool did not return within %s", testenv.Patience)
 		return Outcome{}
 	}
 }
@@ -123,7 +121,7 @@ func (p *Progress) JSON() []string {
 // arrives.
 func (p *Progress) Await(match func(item any) bool) any {
 	p.t.Helper()
-	timeout := time.After(patience)
+	timeout := time.After(testenv.Patience)
 	for {
 		p.mu.Lock()
 		items, changed := p.items, p.changed
@@ -136,7 +134,7 @@ func (p *Progress) Await(match func(item any) bool) any {
 		select {
 		case <-changed:
 		case <-timeout:
-			p.t.Fatalf("no matching progress within %s; there was %v", patience, p.JSON())
+			p.t.Fatalf("no matching progress within %s; there was %v", testenv.Patience, p.JSON())
 		}
 	}
 }

@@ -22,7 +22,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/internal/testenv"
-	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
 // Pictures is the folder of the pictures of views in each theme and width, "" for none.
@@ -126,7 +125,7 @@ func (p *Tab) add(problem string) {
 // Do runs actions of chromedp, one after the other.
 func (p *Tab) Do(steps ...chromedp.Action[chromedp.Void]) {
 	p.T.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, harness.Patience)
+	ctx, cancel := context.WithTimeout(p.ctx, testenv.Patience)
 	defer cancel()
 	if chromedp.FromContext(p.ctx).Target == nil {
 		ctx = p.ctx // the first call opens the tab, which lives as long as its context
@@ -146,7 +145,7 @@ func (p *Tab) body() string {
 // Evaluate returns the value of a JavaScript expression.
 func Evaluate[T any](p *Tab, expression string) T {
 	p.T.Helper()
-	ctx, cancel := context.WithTimeout(p.ctx, harness.Patience)
+	ctx, cancel := context.WithTimeout(p.ctx, testenv.Patience)
 	defer cancel()
 	out, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	require.NoError(p.T, err, expression)
@@ -157,11 +156,11 @@ func Evaluate[T any](p *Tab, expression string) T {
 func (p *Tab) Until(expression string) {
 	p.T.Helper()
 	require.Eventually(p.T, func() bool {
-		ctx, cancel := context.WithTimeout(p.ctx, harness.Patience)
+		ctx, cancel := context.WithTimeout(p.ctx, testenv.Patience)
 		defer cancel()
 		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
 		return err == nil && ok
-	}, harness.Patience, harness.Tick, "%s", expression)
+	}, testenv.Patience, testenv.Tick, "%s", expression)
 }
 
 // Sees waits until an element contains a text.

@@ -4,6 +4,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
@@ -16,7 +17,7 @@ func MakeCurrent(w *harness.Harness, deployment, build string) {
 	require.Eventually(w.T, func() bool {
 		_, last = handle.SetCurrentVersion(w.Ctx(), client.WorkerDeploymentSetCurrentVersionOptions{BuildID: build})
 		return last == nil
-	}, harness.Patience, harness.Tick, "switching to %q: %v", build, &last)
+	}, testenv.Patience, testenv.Tick, "switching to %q: %v", build, &last)
 }
 
 // BuildOf returns the build on which the last step of a thread has run.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -76,6 +77,6 @@ func FirstResult(w *harness.Harness, id string) event.Message {
 			}
 		}
 		return false
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	return out
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -47,7 +48,7 @@ func NewDesk() *Desk {
 
 // Hook is a hook for events of some types, by default all but model calls.
 func (d *Desk) Hook(name string, types ...string) hook.Hook {
-	return hook.Hook{Name: name, Filter: hook.Filter{Types: types}, Timeout: harness.Patience, Func: func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+	return hook.Hook{Name: name, Filter: hook.Filter{Types: types}, Timeout: testenv.Patience, Func: func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
 		c := hook.DepsOf(ctx).Context
 		d.Note(c, e)
 		if rule := d.Rule(c); rule != nil {
@@ -77,7 +78,7 @@ func (d *Desk) Processor(name, typ string) hook.Processor {
 		return d.makes[deps.Context.ThreadID+"/"+name]
 	}
 	return hook.Processor{
-		Name: name, EventType: typ, Timeout: harness.Patience,
+		Name: name, EventType: typ, Timeout: testenv.Patience,
 		ShouldProcess: func(_ context.Context, _ event.Event, deps hook.Deps) (bool, error) { return made(deps) != nil, nil },
 		Process: func(ctx context.Context, e event.Event, deps hook.Deps) ([]hook.Produced, error) {
 			d.Note(deps.Context, e)

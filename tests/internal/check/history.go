@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
 
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
@@ -24,7 +25,7 @@ func Settle(w *harness.Harness, thread string) []*history.HistoryEvent {
 		// Read after the state, so that it contains the end of the turn.
 		out = HistoryOf(w, thread, "")
 		return err == nil && state.Status == signals.ThreadIdle && state.QueueLength == 0 && !TaskOpen(out)
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	return out
 }
 
@@ -45,7 +46,7 @@ func TaskOpen(events []*history.HistoryEvent) bool {
 // AwaitRest waits until a thread has handled everything so far. A query may be ahead of that.
 func AwaitRest(w *harness.Harness, thread string) {
 	w.T.Helper()
-	require.Eventually(w.T, func() bool { return !TaskOpen(HistoryOf(w, thread, "")) }, harness.Patience, harness.Tick)
+	require.Eventually(w.T, func() bool { return !TaskOpen(HistoryOf(w, thread, "")) }, testenv.Patience, testenv.Tick)
 }
 
 // Stalled reports whether the machine was too busy for a turn: a worker did not start or finish a

@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -24,7 +25,7 @@ func AwaitMessages(w *harness.Harness, thread string, n int) {
 	require.Eventually(w.T, func() bool {
 		newest, err := w.Store.Records(context.Background(), w.Key(thread), store.Query{Types: []string{event.TypeMessage}, Limit: store.MaxLimit})
 		return err == nil && len(newest) >= n
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 }
 
 // DecisionOn returns the decision on an event.
@@ -79,7 +80,7 @@ func decisionIn(w *harness.Harness, thread, recordID string) event.Interception 
 		var err error
 		found, err = w.Store.RecordsByID(w.Ctx(), w.Key(thread), recordID)
 		return err == nil && len(found) == 1
-	}, harness.Patience, harness.Tick, "record %s", recordID)
+	}, testenv.Patience, testenv.Tick, "record %s", recordID)
 	require.Equal(w.T, event.TypeHook, found[0].Type)
 	return harness.Payload[event.Interception](w, found[0])
 }
@@ -144,7 +145,7 @@ func Closed(t *testing.T, w *harness.Harness, thread string) []string {
 	require.Eventually(t, func() bool {
 		row, err := w.Store.Thread(w.Ctx(), w.Key(thread))
 		return err == nil && row.Status == store.ThreadClosed
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	req, err := http.NewRequestWithContext(w.Ctx(), http.MethodGet, w.API.URL+"/v1/threads/"+thread+"/events", nil)
 	require.NoError(t, err)
 	req.Header.Set("Accept", "text/event-stream")

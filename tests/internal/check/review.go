@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/foreign"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -75,7 +76,7 @@ func (r Review) Arrived(thread, eventID string) foreign.Request {
 	require.Eventually(r.T, func() bool {
 		v, err := r.Temporal.QueryWorkflow(r.Ctx(), r.WorkflowID(thread, eventID), "", foreign.Case)
 		return err == nil && v.Get(&in) == nil
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	return in
 }
 
@@ -100,7 +101,7 @@ func (r Review) EndsAs(workflowID string, as enumspb.WorkflowExecutionStatus) {
 	require.Eventually(r.T, func() bool {
 		d, err := r.Temporal.DescribeWorkflowExecution(r.Ctx(), workflowID, "")
 		return err == nil && d.GetWorkflowExecutionInfo().GetStatus() == as
-	}, harness.Patience, harness.Tick, "%s: %v", workflowID, as)
+	}, testenv.Patience, testenv.Tick, "%s: %v", workflowID, as)
 }
 
 // DecisionOn waits for the record of the decision on an event.
@@ -196,7 +197,7 @@ func (r Review) AsksAgain(thread string) {
 		return slices.ContainsFunc(HistoryOf(r.Harness, thread, ""), func(e *history.HistoryEvent) bool {
 			return e.GetEventType() == enumspb.EVENT_TYPE_EXTERNAL_WORKFLOW_EXECUTION_SIGNALED
 		})
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	AwaitRest(r.Harness, thread)
 }
 

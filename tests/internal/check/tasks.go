@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -56,7 +57,7 @@ type SeenEvent struct {
 // Begins waits for the job to begin.
 func (j *job) Begins(t *testing.T) tool.Call {
 	t.Helper()
-	limit := time.NewTimer(harness.Patience)
+	limit := time.NewTimer(testenv.Patience)
 	defer limit.Stop()
 	select {
 	case call := <-j.Begun:

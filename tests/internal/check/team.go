@@ -11,6 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
@@ -86,7 +87,7 @@ func Sub(w *harness.Harness, thread string, number int) string {
 	require.Eventually(w.T, func() bool {
 		ids = Subs(w, thread)
 		return len(ids) >= number
-	}, harness.Patience, harness.Tick, "sub-agent %d of thread %s", number, thread)
+	}, testenv.Patience, testenv.Tick, "sub-agent %d of thread %s", number, thread)
 	return ids[number-1]
 }
 

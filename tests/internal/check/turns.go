@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
@@ -38,7 +39,7 @@ func Await(t *testing.T, w *harness.Harness, thread, eventID string) signals.Tur
 	require.Eventually(t, func() bool {
 		stored, err := w.Store.RecordsByID(w.Ctx(), w.Key(thread), eventID)
 		return err == nil && len(stored) == 1
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	return w.Await(thread, eventID)
 }
 
@@ -63,7 +64,7 @@ func Wholly(w *harness.Harness, thread string, out signals.TurnResult) signals.T
 		require.Eventually(w.T, func() bool {
 			found, err := w.Store.RecordsByID(w.Ctx(), w.Key(thread), out.LastRecord)
 			return err == nil && len(found) == 1
-		}, harness.Patience, harness.Tick)
+		}, testenv.Patience, testenv.Tick)
 	}
 	return out
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -96,7 +97,7 @@ func WatchAt(t *testing.T, w *harness.Harness, path, lastID string) *View {
 		}
 		_ = res.Body.Close() // the machine stalls
 		return false
-	}, harness.Patience, harness.Tick)
+	}, testenv.Patience, testenv.Tick)
 	require.NoError(t, err)
 	require.Equal(t, http.StatusOK, res.StatusCode)
 	require.Equal(t, "text/event-stream", res.Header.Get("Content-Type"))

@@ -7,18 +7,18 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	proc "github.com/threadmill/threadmill/tests/internal/process"
+	"github.com/threadmill/threadmill/internal/testenv"
 )
 
 // Calm is a Config.StaleAfter for tests that count runs: longer than a machine stalls, so that
-// no step counts as lost and runs twice. It is well below [harness.Patience], because the server may give
+// no step counts as lost and runs twice. It is well below [testenv.Patience], because the server may give
 // a step to a worker that has just stopped, which only this limit detects.
 const Calm = 40 * time.Second
 
 // Arrives waits for a moment.
 func Arrives(t *testing.T, moment <-chan struct{}, what string) {
 	t.Helper()
-	limit := time.NewTimer(proc.Patience)
+	limit := time.NewTimer(testenv.Patience)
 	defer limit.Stop()
 	select {
 	case <-moment:

@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/llm/openai"
@@ -146,7 +147,7 @@ func ToldOf(w *harness.Harness, thread string) (told []event.Message) {
 // AwaitToldTimes waits for announcements of the ends of ingestions, one each, and until the thread has nothing else to do.
 func AwaitToldTimes(t *testing.T, w *harness.Harness, thread string, n int) []event.Message {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(ToldOf(w, thread)) >= n }, harness.Patience, harness.Tick)
+	require.Eventually(t, func() bool { return len(ToldOf(w, thread)) >= n }, testenv.Patience, testenv.Tick)
 	check.Settle(w, thread)
 	told := ToldOf(w, thread)
 	require.Len(t, told, n)
@@ -199,7 +200,7 @@ func AwaitDocument(w *harness.Harness, source string, revision int) (d store.Kno
 		var err error
 		d, err = w.Store.KnowledgeDocument(w.Ctx(), w.TaskQueue, store.KnowledgeID(store.DefaultCollection, source))
 		return err == nil && d.Revision >= revision && d.Status != store.KnowledgeProcessing
-	}, harness.Patience, harness.Tick, source)
+	}, testenv.Patience, testenv.Tick, source)
 	return d
 }
 

@@ -99,14 +99,8 @@ type Options struct {
 	Configure func(*threadmill.Config)
 }
 
-// Patience bounds every wait for an expected event, far above its duration on a busy machine.
-const (
-	Patience = 2 * time.Minute
-	Tick     = 10 * time.Millisecond
-
-	// answerWithin is more than the default, since a machine that stalls does so for more than ten seconds.
-	answerWithin = 40 * time.Second
-)
+// answerWithin is more than the default, since a machine that stalls does so for more than ten seconds.
+const answerWithin = 40 * time.Second
 
 // Harness is a running Threadmill.
 type Harness struct {
@@ -196,7 +190,7 @@ func New(t testing.TB, o Options) *Harness {
 	w := &Harness{T: t, Server: server(t, o), TaskQueue: fmt.Sprintf("test-%d", counter.Add(1))}
 	options := client.Options{
 		HostPort: w.Server.Addr(), Identity: "threadmill-tests", Logger: sdklog.NewStructuredLogger(Quiet),
-		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: Patience, GrpcCompression: &client.GrpcCompressionNone{}},
+		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: testenv.Patience, GrpcCompression: &client.GrpcCompressionNone{}},
 	}
 	options.DataConverter = o.Converter
 	if o.Deaf {
@@ -345,9 +339,9 @@ func newStream(t testing.TB, o Options) stream.Stream {
 	return s
 }
 
-// Ctx ends with the test, or after Patience.
+// Ctx ends with the test, or after [testenv.Patience].
 func (w *Harness) Ctx() context.Context {
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	w.T.Cleanup(cancel)
 	return ctx
 }
@@ -399,7 +393,7 @@ func (w *Harness) AwaitApproval(thread string, n int) []event.ApprovalRequest {
 		var err error
 		out, err = w.Threads.Approvals(w.Ctx(), thread)
 		return err == nil && len(out.Approvals) == n
-	}, Patience, Tick)
+	}, testenv.Patience, testenv.Tick)
 	return out.Approvals
 }
 
@@ -417,7 +411,7 @@ func (w *Harness) reproduceModelCalls() {
 	if w.Rewritten {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	defer cancel()
 	threads, err := w.Store.Threads(ctx, w.TaskQueue, store.ThreadPage{Limit: 50})
 	for _, thread := range threads {

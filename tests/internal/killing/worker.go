@@ -21,6 +21,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/recovery"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/openai"
 	"github.com/threadmill/threadmill/store"
@@ -96,7 +97,7 @@ func work(raw string, kinds map[string]Kind) error {
 	options := client.Options{
 		HostPort: w.Temporal, Logger: sdklog.NewStructuredLogger(harness.Quiet),
 		// A proxy can read uncompressed data.
-		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: harness.Patience, GrpcCompression: &client.GrpcCompressionNone{}},
+		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: testenv.Patience, GrpcCompression: &client.GrpcCompressionNone{}},
 	}
 	var journal *recovery.Journal
 	if w.Recovery != "" {
@@ -212,7 +213,7 @@ func (w Worker) job() hook.Processor {
 	p := hook.Process("job", func(ctx context.Context, in payload, deps hook.Deps) ([]hook.Produced, error) {
 		return []hook.Produced{hook.Message(event.CreatedBySystem, "jobs", "made of "+in.Name)}, w.Tell(ctx, "job", deps.Context.Key())
 	})
-	p.Timeout = harness.Patience
+	p.Timeout = testenv.Patience
 	return p
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 )
 
 // Try makes one request. The status is 0 without a response.
@@ -106,5 +107,5 @@ func (d *Devserver) AwaitTurns(thread string, n int) {
 
 func (d *Devserver) await(what string, done func() bool) {
 	d.t.Helper()
-	require.Eventually(d.t, done, Patience, Tick, what)
+	require.Eventually(d.t, done, testenv.Patience, testenv.Tick, what)
 }

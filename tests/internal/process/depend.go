@@ -49,7 +49,7 @@ func (n *NATS) Start() {
 	require.Eventually(n.t, func() bool {
 		conn, err := new(net.Dialer).DialContext(n.t.Context(), "tcp", n.addr)
 		return err == nil && conn.Close() == nil
-	}, Patience, Tick)
+	}, testenv.Patience, testenv.Tick)
 }
 
 // Kill ends the server with SIGKILL.

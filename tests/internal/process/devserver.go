@@ -18,12 +18,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-)
 
-// Patience bounds every wait for an expected event, far above its duration on a busy machine.
-const (
-	Patience = 2 * time.Minute
-	Tick     = 10 * time.Millisecond
+	"github.com/threadmill/threadmill/internal/testenv"
 )
 
 // Build builds the devserver and returns its path.
@@ -193,7 +189,7 @@ func (d *Devserver) Kill() {
 func (d *Devserver) Terminate() int {
 	d.t.Helper()
 	require.NoError(d.t, d.life.cmd.Process.Signal(syscall.SIGTERM))
-	limit := time.NewTimer(Patience)
+	limit := time.NewTimer(testenv.Patience)
 	defer limit.Stop()
 	select {
 	case <-d.life.exited:

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/internal/testenv"
 )
 
 // life is one run of a process.
@@ -56,7 +58,7 @@ func (l *life) read(output io.Reader, sign string) {
 
 func (l *life) awaitReady(t testing.TB) {
 	t.Helper()
-	limit := time.NewTimer(Patience)
+	limit := time.NewTimer(testenv.Patience)
 	defer limit.Stop()
 	select {
 	case <-l.ready:

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 )
 
 // Viewer follows a thread's event stream, and reconnects with Last-Event-ID whenever it is
@@ -42,7 +43,7 @@ func (d *Devserver) Watch(t testing.TB, thread string, notify func(event.AgentEv
 }
 
 func (v *Viewer) run(ctx context.Context) {
-	again := time.NewTicker(Tick)
+	again := time.NewTicker(testenv.Tick)
 	defer again.Stop()
 	for {
 		v.once(ctx)
