@@ -13,10 +13,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/llm"
@@ -309,20 +307,6 @@ func TestKnowledgeUploads(t *testing.T) {
 	t.Run("that ends early", func(t *testing.T) {
 		require.GreaterOrEqual(t, send(t, "Content-Length: 100", "x", true).StatusCode, 400)
 	})
-}
-
-// TestUploadsTogether: files that are uploaded at once wait for each other, and are all stored.
-func TestUploadsTogether(t *testing.T) {
-	w := newWorld(t, func(c *server.Config) { c.Limits = guard.Limits{RequestMemory: 96 << 20} })
-	file := strings.Repeat("x", 20<<20)
-	var all sync.WaitGroup
-	for i := range 6 {
-		all.Go(func() {
-			got := w.call("POST", fmt.Sprintf("/v1/knowledge/files?source=%d.txt", i), file)
-			assert.Equal(t, http.StatusAccepted, got.status, got.text)
-		})
-	}
-	all.Wait()
 }
 
 // embedder makes vectors that all have the same direction.

@@ -1,18 +1,25 @@
+//go:build resources
+
 package server_test
 
 import (
+	"bytes"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/store/sqlite"
@@ -96,4 +103,87 @@ func watchHeap(stop <-chan struct{}) (most uint64) {
 		case <-tick.C:
 		}
 	}
+}
+
+// TestSilentViewers: viewers that never read cost little, and are cut.
+func TestSilentViewers(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(100)) // whatever the others run with
+	const (
+		viewers   = 30
+		perViewer = 4 << 20
+		size      = 250 << 10
+		timeout   = 3 * time.Second
+	)
+	w := newWorld(t, func(c *server.Config) {
+		c.Limits, c.MaxViewers = guard.Limits{WriteTimeout: timeout}, viewers+1
+	})
+	w.open("t1")
+	const events = 12
+	for i := range events {
+		w.put("t1", replied(fmt.Sprint(i), fmt.Sprintf("%d ", i)+strings.Repeat("x", size)))
+	}
+	runtime.GC()
+	var before, now runtime.MemStats
+	runtime.ReadMemStats(&before)
+
+	for i := range viewers {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+		require.NoError(t, err)
+		defer conn.Close()
+		view := []string{"agent", "env", "world"}[i%3]
+		_, err = fmt.Fprintf(conn, "GET /v1/threads/t1/events?view=%s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", view)
+		require.NoError(t, err)
+	}
+	slow := make(chan error, 1)
+	body := w.viewer("/v1/threads/t1/events").Body
+	go func() { slow <- readSlowly(body, 400*time.Millisecond, fmt.Sprintf(`%d xxx`, events-1)) }()
+
+	var most uint64
+	for deadline := time.Now().Add(timeout); time.Now().Before(deadline); { // they are not cut yet
+		runtime.GC()
+		runtime.ReadMemStats(&now)
+		most = max(most, now.HeapAlloc)
+	}
+	used := int64(most) - int64(before.HeapAlloc)
+	t.Logf("%d viewers used at most %d KiB each", viewers, used/viewers>>10)
+	require.Less(t, used, int64(viewers*perViewer))
+
+	for range viewers { // each that is cut makes room
+		require.Eventually(t, func() bool {
+			return w.viewer("/v1/threads/t1/events?from=now").StatusCode == http.StatusOK
+		}, testenv.Patience, 50*time.Millisecond)
+	}
+	require.NoError(t, <-slow, "one that reads slowly is not cut")
+}
+
+// readSlowly reads a stream, with pauses, until it says text.
+func readSlowly(from io.Reader, pause time.Duration, text string) error {
+	tick := time.NewTicker(pause)
+	defer tick.Stop()
+	var tail []byte
+	for buf := make([]byte, 256<<10); ; <-tick.C {
+		n, err := io.ReadAtLeast(from, buf, len(buf)/2)
+		tail = append(tail, buf[:n]...)
+		if bytes.Contains(tail, []byte(text)) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		tail = tail[max(0, len(tail)-len(text)):]
+	}
+}
+
+// TestUploadsTogether: files that are uploaded at once wait for each other, and are all stored.
+func TestUploadsTogether(t *testing.T) {
+	w := newWorld(t, func(c *server.Config) { c.Limits = guard.Limits{RequestMemory: 96 << 20} })
+	file := strings.Repeat("x", 20<<20)
+	var all sync.WaitGroup
+	for i := range 6 {
+		all.Go(func() {
+			got := w.call("POST", fmt.Sprintf("/v1/knowledge/files?source=%d.txt", i), file)
+			assert.Equal(t, http.StatusAccepted, got.status, got.text)
+		})
+	}
+	all.Wait()
 }
