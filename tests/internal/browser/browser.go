@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/input"
 	"github.com/chromedp/cdproto/log"
 	cdppage "github.com/chromedp/cdproto/page"
@@ -27,12 +28,12 @@ import (
 // Pictures is the folder of the pictures of views in each theme and width, "" for none.
 var Pictures = flag.String("pictures", "", "folder into which tests of the page write a picture of each view in each theme and width")
 
-// Browser is a running Chromium.
+// Browser is a private profile in a running Chromium.
 type Browser struct {
 	// T is the test that fails with the tabs that are opened next. It changes in subtests.
 	T testing.TB
 
-	ctx context.Context
+	profile cdp.BrowserContextID
 }
 
 // Tab is a tab of a browser. The test fails if its page throws an error or breaks its
@@ -47,18 +48,6 @@ type Tab struct {
 	problems []string
 }
 
-// New starts a browser that ends with the test.
-func New(t testing.TB) *Browser {
-	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(testenv.Browser(t)), chromedp.NoSandbox)
-	allocator, stop := chromedp.NewExecAllocator(context.Background(), options...)
-	t.Cleanup(stop)
-	ctx, closed := chromedp.NewContext(allocator)
-	t.Cleanup(closed)
-	require.NoError(t, chromedp.Do(ctx))
-	return &Browser{T: t, ctx: ctx}
-}
-
 // Open opens a page in a new tab of 1280 by 800 pixels, for a person whose name it knows.
 func (b *Browser) Open(address string) *Tab {
 	b.T.Helper()
@@ -69,10 +58,10 @@ func (b *Browser) Open(address string) *Tab {
 func (b *Browser) OpenAs(name, address string) *Tab {
 	t := b.T
 	t.Helper()
-	ctx, closed := chromedp.NewContext(b.ctx)
+	ctx, closed := chromedp.NewContext(chromium.ctx, chromedp.WithExistingBrowserContext(b.profile))
 	t.Cleanup(closed)
 	page := &Tab{T: t, ctx: ctx}
-	page.Do(chromedp.EmulateViewport(1280, 800))
+	page.Do(chromedp.EmulateViewport(1280, 800), focused)
 	// The subscriptions begin before the page is loaded.
 	thrown, logged := chromedp.Events(ctx, runtime.ExceptionThrown), chromedp.Events(ctx, log.EntryAdded)
 	go func() {
@@ -111,6 +100,12 @@ func (b *Browser) OpenAs(name, address string) *Tab {
 	}
 	page.Do(chromedp.Navigate(address))
 	return page
+}
+
+// focused makes a tab visible and focused, as the tab of a person is: other tests have tabs in the same process.
+func focused(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
+	_, err := cdp.Call(ctx, target, emulation.SetFocusEmulationEnabled, emulation.SetFocusEmulationEnabledParams{Enabled: true})
+	return chromedp.Void{}, err
 }
 
 // Ctx is the context of the tab, for chromedp.
