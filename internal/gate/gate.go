@@ -14,7 +14,6 @@ import (
 	"go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
-	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 )
@@ -144,7 +143,6 @@ func oneLine(err error) string {
 const nondeterministic = "TMPRL1100"
 
 func advice(err error) string {
-	var panicked *temporal.PanicError
 	switch text := err.Error(); {
 	case strings.Contains(text, nondeterministic):
 		return "the workflow emits other commands than before: put the change behind workflow.GetVersion, or run this program as a build of its own (--build), on which only new runs begin"
@@ -152,10 +150,19 @@ func advice(err error) string {
 		return "this program does not have the workflow: register it with Config.RegisterWith"
 	case strings.Contains(text, "unable to decode"), strings.Contains(text, "encoding"):
 		return "the payloads cannot be read: give this program the data converter of the workers (Config.ClientOptions of package app)"
-	case errors.As(err, &panicked):
+	case isPanic(err):
 		return "the workflow panics with this history"
 	}
 	return "a worker of this program would be stuck at this point"
+}
+
+// isPanic reports whether a workflow has panicked: the SDK's error for it is not exported, and has the stack.
+func isPanic(err error) bool {
+	_, ok := errors.AsType[interface {
+		error
+		StackTrace() string
+	}](err)
+	return ok
 }
 
 // Report counts results.
