@@ -169,7 +169,7 @@ func ids(t testing.TB, messages []json.RawMessage) (out []string) {
 
 // TestChatPages: pages joined together are the whole, whatever lies between the records of a turn.
 func TestChatPages(t *testing.T) {
-	for seed := range uint64(12) {
+	for seed := range uint64(6) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			b := &busyThread{world: newWorld(t), Rand: rand.New(rand.NewPCG(seed, 1))}
 			b.open("t1")
@@ -178,7 +178,7 @@ func TestChatPages(t *testing.T) {
 			}
 			sdk, run := b.whole()
 			require.Greater(t, len(sdk), 20)
-			for _, limit := range []int{1, 2, 3, 7, 50, 200} {
+			for _, limit := range []int{1, 3, 50} {
 				for path, want := range map[string][]json.RawMessage{"/v1/chat/t1/messages": sdk, "/v1/ag-ui/t1/messages": run} {
 					got := b.pages(path, limit, func() {})
 					require.Equal(t, ids(t, want), ids(t, got), "%s by %d", path, limit)

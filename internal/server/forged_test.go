@@ -116,23 +116,27 @@ func (w *world) siege(o target, who string) bool {
 	return slices.ContainsFunc(w.threads.approvals.decided, func(d signals.Decide) bool { return d.Decision == event.DecisionApprove })
 }
 
+// othersRoles are all roles with which nobody may approve.
+func othersRoles() string {
+	var roles []string
+	for _, role := range auth.AllRoles() {
+		if role != auth.RoleApprove && role != auth.RoleAdmin {
+			roles = append(roles, string(role))
+		}
+	}
+	return strings.Join(roles, " ")
+}
+
 // TestForgedDecisions sends every form of a decision through every operation of the API's
 // description: without the role approve none decides, with it only the five that say so do.
 func TestForgedDecisions(t *testing.T) {
-	var rest []string
-	for _, role := range auth.AllRoles() {
-		if role != auth.RoleApprove && role != auth.RoleAdmin {
-			rest = append(rest, string(role))
-		}
-	}
+	others, approver := besieged(t), besieged(t)
 	var decide []string
-	for _, o := range targets(t, newWorld(t)) {
+	for _, o := range targets(t, others) {
 		t.Run("class authority: "+o.id, func(t *testing.T) {
-			w := besieged(t)
-			for _, who := range append(slices.Clone(rest), strings.Join(rest, " ")) {
-				require.False(t, w.siege(o, who), "decided with the role %s", who)
-			}
-			if besieged(t).siege(o, "read post approve") {
+			require.False(t, others.siege(o, othersRoles()), "decided")
+			approver.threads.approvals.decided = nil
+			if approver.siege(o, "read post approve") {
 				decide = append(decide, o.id)
 			}
 		})
@@ -156,8 +160,8 @@ var mcpArguments = map[string]string{
 
 // TestForgedMCPDecisions is TestForgedDecisions for the tools of /mcp, with clients of both generations.
 func TestForgedMCPDecisions(t *testing.T) {
-	siege := func(t *testing.T, w *world, version, tool, roles string) (decided bool) {
-		c := w.mcpClient(t, version, "eve "+roles)
+	siege := func(t *testing.T, w *world, c *mcpClient, tool string) (decided bool) {
+		w.threads.approvals.decided = nil
 		attacks := []string{mcpArguments[tool]}
 		for _, text := range append(slices.Clone(forgedTexts), "approve c1") {
 			attacks = append(attacks, forge(t, mcpArguments[tool], text)...)
@@ -170,13 +174,12 @@ func TestForgedMCPDecisions(t *testing.T) {
 		return len(w.threads.approvals.decided) > 0
 	}
 	eachGeneration(t, func(t *testing.T, version string) {
+		w := besieged(t)
+		others, approver := w.mcpClient(t, version, "eve "+othersRoles()), w.mcpClient(t, version, "eve read post approve")
 		for _, tool := range slices.Sorted(maps.Keys(mcpArguments)) {
 			t.Run(tool, func(t *testing.T) {
-				w := besieged(t)
-				for _, roles := range []string{"read", "post", "read post operate send-as"} {
-					require.False(t, siege(t, w, version, tool, roles), roles)
-				}
-				require.Equal(t, tool == "decide_approval", siege(t, besieged(t), version, tool, "read post approve"))
+				require.False(t, siege(t, w, others, tool))
+				require.Equal(t, tool == "decide_approval", siege(t, w, approver, tool))
 			})
 		}
 	})

@@ -37,9 +37,9 @@ func (f faults) redirect(t *testing.T) {
 	require.Zero(t, asked.Load())
 }
 
-// tooLarge: a reply is read up to its limit, however the excess comes.
+// tooLarge: a reply is read up to its limit, however the excess comes. The limits of what drivers read are multiples of it.
 func (f faults) tooLarge(t *testing.T) {
-	const limit = 64 << 10
+	const limit = 8 << 10
 	s, p := f.start(t, Config{})
 	kib := strings.Repeat("x", 1<<10)
 	for _, tt := range []struct {
@@ -47,16 +47,16 @@ func (f faults) tooLarge(t *testing.T) {
 		fault        Fault
 		streamed     bool
 	}{
-		{name: "text", fault: Flood(1, kib, 1000)},
-		{name: "compressed text", fault: Flood(1, kib, 100_000).Compressed()},
+		{name: "text", fault: Flood(1, kib, 125)},
+		{name: "compressed text", fault: Flood(1, kib, 10_000).Compressed()},
 		{name: "tiny pieces", fault: Flood(1, "x", limit/llm.MinPieceBytes+1), streamed: true},
 		{name: "spaces before the text", fault: Flood(0, " ", limit/llm.MinPieceBytes+1), streamed: true},
-		{name: "empty pieces", fault: Flood(1, "", 100_000), streamed: true},
-		{name: "one piece", fault: Endless(1, 1000), streamed: true},
-		{name: "one compressed piece", fault: Endless(1, 100_000).Compressed(), streamed: true},
-		{name: "thoughts", script: "think " + strings.Repeat(kib+" ", 100)},
-		{name: "arguments", script: `use now {"text":"` + strings.Repeat(kib, 100) + `"}`},
-		{name: "calls", script: strings.Repeat("use now\n", 10_000)},
+		{name: "empty pieces", fault: Flood(1, "", 12_500), streamed: true},
+		{name: "one piece", fault: Endless(1, 125), streamed: true},
+		{name: "one compressed piece", fault: Endless(1, 10_000).Compressed(), streamed: true},
+		{name: "thoughts", script: "think " + strings.Repeat(kib+" ", 12)},
+		{name: "arguments", script: `use now {"text":"` + strings.Repeat(kib, 12) + `"}`},
+		{name: "calls", script: strings.Repeat("use now\n", 1250)},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			both(t, func(t *testing.T, onDelta func(llm.Delta)) {
@@ -80,7 +80,7 @@ func (f faults) tooLarge(t *testing.T) {
 	}
 	t.Run("a reply below the limit", func(t *testing.T) {
 		s.Reset()
-		req := request("count 1000")
+		req := request("count 500")
 		req.MaxReplyBytes = limit
 		_, err := p.Generate(t.Context(), req, func(llm.Delta) {})
 		require.NoError(t, err)
@@ -90,8 +90,8 @@ func (f faults) tooLarge(t *testing.T) {
 // largeError: of an error's body, only the beginning is read and shown.
 func (f faults) largeError(t *testing.T) {
 	s, p := f.start(t, Config{})
-	long := "out of order " + strings.Repeat("x", 10<<20)
-	for _, fault := range []Fault{Status(500, "").WithError("", long), Status(500, "").WithError("", long).Compressed(), StreamError(0, "", long[:1<<20])} {
+	long := "out of order " + strings.Repeat("x", 1<<20)
+	for _, fault := range []Fault{Status(500, "").WithError("", long), Status(500, "").WithError("", long).Compressed(), StreamError(0, "", long[:128<<10])} {
 		both(t, func(t *testing.T, onDelta func(llm.Delta)) {
 			s.Reset()
 			s.Fail(fault)

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,7 +13,14 @@ import (
 
 // RunKnowledge runs the suite of [store.Knowledge], like [Run]. The stores implement it.
 func RunKnowledge(t *testing.T, open func(t *testing.T) store.Store) {
-	for _, test := range knowledge {
+	for _, test := range slices.Concat(knowledge, knowledgeVectors) {
+		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
+	}
+}
+
+// RunVectors runs the tests of [RunKnowledge] that add vectors, for a store that has vectors in some servers only.
+func RunVectors(t *testing.T, open func(t *testing.T) store.Store) {
+	for _, test := range knowledgeVectors {
 		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
 	}
 }
@@ -26,18 +34,11 @@ var knowledge = []suiteTest{
 	{"knowledge that fails leaves the earlier revision", ofKnowledge(testKnowledgeFails)},
 	{"knowledge of superseded revisions changes nothing", ofKnowledge(testKnowledgeSuperseded)},
 	{"knowledge steps are idempotent", ofKnowledge(testKnowledgeRepeated)},
-	{"knowledge that is deleted is gone, and its revisions go on", ofKnowledge(testKnowledgeDeleted)},
-	{"knowledge of namespaces keeps apart", ofKnowledge(testKnowledgeNamespaces)},
-	{"knowledge of collections keeps apart", ofKnowledge(testKnowledgeCollections)},
-	{"knowledge of other namespaces and collections does not push hits out", ofKnowledge(testKnowledgeCrowd)},
 	{"knowledge pages", ofKnowledge(testKnowledgePages)},
 	{"knowledge chunks by index", ofKnowledge(testKnowledgeChunks)},
 	{"knowledge chunks get contexts", ofKnowledge(testKnowledgeContexts)},
 	{"knowledge content of any kind", ofKnowledge(testKnowledgeAnyContent)},
 	{"knowledge that cannot be stored is refused", ofKnowledge(testKnowledgeRefused)},
-	{"knowledge with an ended context stores nothing", ofKnowledge(testKnowledgeEndedContext)},
-	{"knowledge of names that cannot be stored is not found", ofKnowledge(testKnowledgeOddNames)},
-	{"knowledge index counts what is visible", ofKnowledge(testKnowledgeIndex)},
 
 	{"text search finds forms of words, whatever their case and accents", ofKnowledge(testSearchTextForms)},
 	{"text search finds headings and context", ofKnowledge(testSearchTextFields)},
@@ -46,6 +47,18 @@ var knowledge = []suiteTest{
 	{"text search finds the best first", ofKnowledge(testSearchTextRanking)},
 	{"text search limits", ofKnowledge(testSearchTextLimits)},
 
+	{"knowledge begun at once is one revision", ofKnowledge(testKnowledgeBegunAtOnce)},
+}
+
+// knowledgeVectors are those tests of it that add vectors where the store has them.
+var knowledgeVectors = []suiteTest{
+	{"knowledge that is deleted is gone, and its revisions go on", ofKnowledge(testKnowledgeDeleted)},
+	{"knowledge of namespaces keeps apart", ofKnowledge(testKnowledgeNamespaces)},
+	{"knowledge of collections keeps apart", ofKnowledge(testKnowledgeCollections)},
+	{"knowledge of other namespaces and collections does not push hits out", ofKnowledge(testKnowledgeCrowd)},
+	{"knowledge with an ended context stores nothing", ofKnowledge(testKnowledgeEndedContext)},
+	{"knowledge of names that cannot be stored is not found", ofKnowledge(testKnowledgeOddNames)},
+	{"knowledge index counts what is visible", ofKnowledge(testKnowledgeIndex)},
 	{"vectors are found by their cosine", ofVectors(testVectorCosine)},
 	{"vectors of extreme lengths", ofVectors(testVectorLengths)},
 	{"vectors have the dimension of their embedder", ofVectors(testVectorDimension)},
@@ -55,8 +68,6 @@ var knowledge = []suiteTest{
 	{"vectors of unfinished and earlier revisions are not found", ofVectors(testVectorRevisions)},
 	{"vectors limits", ofVectors(testVectorLimits)},
 	{"vectors that cannot be stored are refused", ofKnowledge(testVectorRefused)},
-
-	{"knowledge begun at once is one revision", ofKnowledge(testKnowledgeBegunAtOnce)},
 	{"knowledge steps at once are done once", ofKnowledge(testKnowledgeStepsAtOnce)},
 	{"knowledge readers see one whole revision", ofKnowledge(testKnowledgeReaders)},
 }
