@@ -24,8 +24,8 @@ import (
 	"google.golang.org/grpc/status"
 )
 
-// startTimeout bounds Start when its context has no deadline.
-const startTimeout = time.Minute
+// startTimeout bounds Start, unless its context ends earlier. A start takes a second, and half a minute on a machine that is busy.
+const startTimeout = 5 * time.Minute
 
 // Server is a running Temporal server. Its methods may be called from any goroutine.
 type Server struct {
@@ -195,6 +195,8 @@ func (s *Server) serverConfig(services map[primitives.ServiceName]config.RPC) *c
 		PublicClient:        config.PublicClient{HostPort: local},
 		Services:            map[string]config.Service{},
 	}
+	// Nobody joins anything, see staticHosts, but the server gives its services twice this time to start, and otherwise 15 seconds.
+	conf.Global.Membership.MaxJoinDuration = startTimeout / 2
 	conf.Archival.History.State = disabled
 	conf.Archival.Visibility.State = disabled
 	conf.NamespaceDefaults.Archival.History.State = disabled
