@@ -215,7 +215,7 @@ func TestDeployment(t *testing.T) {
 		out := &deploymentpb.WorkerDeploymentInfo{RoutingConfig: &deploymentpb.RoutingConfig{}}
 		for i, status := range all {
 			version := &deploymentpb.WorkerDeploymentVersion{DeploymentName: "q", BuildId: string(rune('a' + i))}
-			switch status { //nolint:exhaustive // the others get no threads
+			switch status {
 			case current:
 				out.RoutingConfig.CurrentDeploymentVersion = version
 			case ramping:

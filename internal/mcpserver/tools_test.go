@@ -248,8 +248,8 @@ func TestRead(t *testing.T) {
 	require.Len(t, out.Messages[0].ToolCalls, maxCalls)
 	require.Greater(t, out.Messages[0].size(), maxCalls*maxArguments)
 	require.Len(t, out.Messages, 2)
-	t.Run("one message is shown even if it fills the page", func(t *testing.T) {
-		require.LessOrEqual(t, out.Messages[0].size(), maxPage)
+	require.LessOrEqual(t, out.Messages[0].size(), maxPage, "any message fits a page")
+	t.Run("a thread that does not exist", func(t *testing.T) {
 		_, err := newServer(t, &httpAPI{}).read(t.Context(), readArgs{Thread: "t"})
 		require.ErrorAs(t, err, new(*notFoundError))
 	})
