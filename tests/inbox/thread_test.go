@@ -214,20 +214,3 @@ func TestPageErrors(t *testing.T) {
 	p.Press("[")
 	after("first")
 }
-
-// TestPageFindLimit looks for a text that a long thread does not have: the search ends, and goes on if the person wants it to.
-func TestPageFindLimit(t *testing.T) {
-	t.Parallel()
-	w := harness.New(t, harness.Options{})
-	id := largeThread(w, 12_000)
-	p := browser.New(t).Open(browser.ThreadPage(w.API.URL, id))
-	p.Sees(".message .body", "message 11999")
-	p.Do(chord("f"))
-	p.Enter("tm-find input", "nobody wrote this")
-	p.Sees("tm-find .hint", "Nothing earlier in the records that were loaded")
-	before := requests(p, "/events?")
-	assert.LessOrEqual(t, before, 15)
-	p.Click("tm-find button", "Search further")
-	p.Until(`document.querySelector("tm-find .hint").textContent === "Nothing earlier"`)
-	assert.Greater(t, requests(p, "/events?"), before)
-}
