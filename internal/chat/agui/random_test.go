@@ -38,7 +38,7 @@ func (h history) read() *chat.Chat {
 
 // TestStreamsEqualSnapshots: however often its runs are cut, repeated and joined, a client has in the end what one has that connects.
 func TestStreamsEqualSnapshots(t *testing.T) {
-	for seed := range uint64(500) {
+	for seed := range uint64(3000) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		a := chattest.NewAuthor(random)
 		a.Resets = true

@@ -16,7 +16,7 @@ import (
 // TestStreamsEqualSnapshots: however often its stream is cut, resumed and continued, a client has in the end what one has that
 // loads the message.
 func TestStreamsEqualSnapshots(t *testing.T) {
-	for seed := range uint64(500) {
+	for seed := range uint64(3000) {
 		version := 6 + int(seed%2)
 		random := rand.New(rand.NewPCG(seed, 1))
 		a := chattest.NewAuthor(random)
