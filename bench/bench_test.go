@@ -44,15 +44,15 @@ func TestMain(m *testing.M) {
 func TestTinyRun(t *testing.T) {
 	full := costCases
 	t.Cleanup(func() { costCases = full })
-	costCases = slices.Clone(full)
+	costCases = []costCase{full[0], full[len(full)-1]}
 	for i := range costCases {
-		costCases[i].threads = min(full[i].threads, 2)
+		costCases[i].threads = min(costCases[i].threads, 2)
 		costCases[i].turns = costCases[i].threads
 	}
 	file := filepath.Join(t.TempDir(), "report.json")
 	var out, progress strings.Builder
 	err := run(t.Context(), []string{
-		"-memory", "-shapes", "tool,approval", "-ways", "signal,update,http", "-threads", "2", "-turns", "2", "-rounds", "1",
+		"-memory", "-shapes", "approval", "-ways", "signal,update,http", "-threads", "2", "-turns", "2", "-rounds", "1",
 		"-pairs", "1", "-old", "20", "-tokens", "2", "-token-threads", "2", "-json", file,
 		"-burst-rate", "20", "-burst-seconds", "1", "-burst-connections", "4", "-burst-threads", "1",
 	}, &out, &progress)
@@ -62,7 +62,7 @@ func TestTinyRun(t *testing.T) {
 	require.NoError(t, err)
 	var r report
 	require.NoError(t, json.Unmarshal(data, &r))
-	require.Len(t, r.Throughput, 2*2*3)
+	require.Len(t, r.Throughput, 2*3)
 	for _, row := range r.Throughput {
 		for _, side := range []sideRow{row.Mill, row.Bare} {
 			require.Equal(t, row.Threads, side.Turn.Count)
@@ -121,7 +121,7 @@ func TestTinyRun(t *testing.T) {
 	for _, how := range []steps{asLocal, asActivities} {
 		rows += strings.Count(out.String(), "\n| "+string(how)+" |")
 	}
-	require.Equal(t, 2*2*3*2+len(costCases), rows, "a row for each case in both tables, and those of costs")
+	require.Equal(t, 2*3*2+len(costCases), rows, "a row for each case in both tables, and those of costs")
 }
 
 // TestTurns checks that each turn is stored, with its tool and its decision, and what the bare loop is sent.

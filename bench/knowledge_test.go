@@ -172,7 +172,7 @@ func TestTinyKnowledgeRun(t *testing.T) {
 	var out, progress strings.Builder
 	err := run(t.Context(), []string{
 		"-knowledge", "-memory", "-beir", beirFolder(t), "-chunks", "25", "-searches", "2", "-documents", "3",
-		"-threads", "2", "-turns", "4", "-rounds", "1", "-json", file,
+		"-threads", "2", "-turns", "2", "-rounds", "1", "-json", file,
 	}, &out, &progress)
 	require.NoError(t, err, progress.String())
 	require.Contains(t, out.String(), noEmbedder)
@@ -198,7 +198,7 @@ func TestTinyKnowledgeRun(t *testing.T) {
 	require.Equal(t, 2, r.Search[0].Hybrid.Count)
 	require.Equal(t, 30, r.Passages.Chunks)
 	require.Len(t, r.Passages.Rows, 2)
-	require.Equal(t, 4, r.Passages.Rows[0].With.Turn.Count)
+	require.Equal(t, 2, r.Passages.Rows[0].With.Turn.Count)
 	require.Equal(t, 1, r.Passages.Rows[0].Ratio.Count)
 }
 
