@@ -362,7 +362,7 @@ func happened(rnd *rand.Rand) []*store.Message {
 // TestPreparedForEveryProvider: every provider accepts the transcript of any thread, and of any
 // part of it.
 func TestPreparedForEveryProvider(t *testing.T) {
-	for seed := range uint64(2000) {
+	for seed := range uint64(20_000) {
 		rnd := rand.New(rand.NewPCG(seed, 5))
 		newest := happened(rnd)
 		slices.Reverse(newest)
