@@ -33,7 +33,8 @@ func untilMoved(t *testing.T, w *harness.Harness, thread, typ string) []event.En
 	for began, end := check.CurrentRun(w, thread), time.Now().Add(testenv.Patience); check.CurrentRun(w, thread) == began; {
 		require.True(t, time.Now().Before(end), "it has not moved")
 		e := happened(typ, nil)
-		require.Equal(t, signals.PostQueued, publish(w, thread, e))
+		// A slow machine loses the answer when the thread moves, and the client asks again.
+		require.Contains(t, []string{signals.PostQueued, signals.PostDuplicate}, publish(w, thread, e))
 		events = append(events, e)
 	}
 	return events
@@ -47,20 +48,28 @@ func heldIn(w *harness.Harness, thread string) []signals.HeldEvents {
 	return state.Held
 }
 
-// hold is the time of the rules: longer than a busy machine needs to publish some events.
-const hold = 2 * time.Second
+// holdOf is the time of the rules: far longer than the machine, as busy as it is, needs to handle some events.
+func holdOf(t *testing.T) time.Duration {
+	t.Helper()
+	l := newLedger()
+	w := ruled(t, harness.Options{}, l.rule("sample", "sample.*"))
+	thread, began := w.Open(), time.Now()
+	rapid(w, thread, "sample.taken", 5)
+	awaitCalls(t, l, thread, 5)
+	return max(2*time.Second, 5*time.Since(began))
+}
 
 // TestRapidEvents covers debounce and throttle.
 //
 //ci:replayed
 func TestRapidEvents(t *testing.T) {
 	t.Parallel()
-	l := newLedger()
+	l, hold := newLedger(), holdOf(t)
 	files, alerts, endless := wakes("files", "file.*", rule.Agent{Prompt: "Look at the file."}), l.rule("alerts", "alert.*"), l.rule("endless", "endless.*")
-	files.Function, files.Debounce, alerts.Throttle, endless.Debounce = l.handle, hold, hold, 200*time.Millisecond
+	files.Function, files.Debounce, alerts.Throttle, endless.Debounce = l.handle, hold, hold, hold/10
 	w := ruled(t, harness.Options{}, files, alerts, endless)
-	t.Run("S3-61 a debounce handles the last of those that come fast", func(t *testing.T) { eventsDebounced(t, w, l) })
-	t.Run("S3-61 a throttle handles the first, and the last that follows", func(t *testing.T) { eventsThrottled(t, w, l) })
+	t.Run("S3-61 a debounce handles the last of those that come fast", func(t *testing.T) { eventsDebounced(t, w, l, hold) })
+	t.Run("S3-61 a throttle handles the first, and the last that follows", func(t *testing.T) { eventsThrottled(t, w, l, hold) })
 	t.Run("S3-61 a debounce has an end", func(t *testing.T) { debounceEnds(t, w, l) })
 	t.Run("S3-61 each rule, and each thread, for itself", func(t *testing.T) { heldApart(t, w, l) })
 	t.Run("a thread that is closed handles no more of them", func(t *testing.T) { heldClosed(t, w, l) })
@@ -77,7 +86,7 @@ func rapid(w *harness.Harness, thread, typ string, n int) []event.EnvEvent {
 	return events
 }
 
-func eventsDebounced(t *testing.T, w *harness.Harness, l *ledger) {
+func eventsDebounced(t *testing.T, w *harness.Harness, l *ledger, hold time.Duration) {
 	thread := w.Open()
 	events := rapid(w, thread, "file.changed", 5)
 	first, last := events[0], events[4]
@@ -102,7 +111,7 @@ func eventsDebounced(t *testing.T, w *harness.Harness, l *ledger) {
 	})
 }
 
-func eventsThrottled(t *testing.T, w *harness.Harness, l *ledger) {
+func eventsThrottled(t *testing.T, w *harness.Harness, l *ledger, hold time.Duration) {
 	thread := w.Open()
 	events := rapid(w, thread, "alert.fired", 5)
 	calls := awaitCalls(t, l, thread, 2)
@@ -164,8 +173,7 @@ func heldClosed(t *testing.T, w *harness.Harness, l *ledger) {
 //ci:replayed
 func TestRapidEventsLiveOn(t *testing.T) {
 	t.Parallel()
-	const long = 2 * hold
-	l := newLedger()
+	l, long := newLedger(), 2*holdOf(t)
 	quiet, calm := l.rule("quiet", "quiet.*"), l.rule("calm", "calm.*")
 	quiet.Debounce, calm.Throttle = long, long
 	w := ruled(t, harness.Options{NoWorker: true, Dynamic: shortRuns}, quiet, calm)

@@ -168,7 +168,8 @@ func TestFullQueueMakesClientsWait(t *testing.T) {
 			w.Post(id, "hello")
 			check.Arrives(t, gate.Reached(), "a slow turn")
 			var taken, refused []string
-			for i := range 4 {
+			for i := 0; len(refused) == 0; i++ {
+				require.Less(t, i, 20, "the queue is never full")
 				text := fmt.Sprintf("%d %s", i, strings.Repeat("x", 200<<10))
 				res, body := submit(t, w, id, s, fmt.Sprintf("e%d", i), text)
 				if res.StatusCode < 300 {
@@ -180,8 +181,8 @@ func TestFullQueueMakesClientsWait(t *testing.T) {
 				require.Contains(t, body, "is full")
 				refused = append(refused, text)
 			}
-			require.Len(t, taken, 3, "as many as the queue has room for")
-			require.Len(t, refused, 1)
+			// Of a slow machine, Temporal keeps posts that its thread has not answered, which are more than the queue has room for.
+			require.GreaterOrEqual(t, len(taken), 3, "as many as the queue has room for")
 			gate.Release()
 			require.Eventually(t, func() bool {
 				res, _ := submit(t, w, id, s, "again", refused[0])
@@ -214,20 +215,22 @@ func TestSignalsAreKept(t *testing.T) {
 				_, err := w.Threads.PostSignal(w.Ctx(), id, signals.EnvPost(tick))
 				require.NoError(t, err)
 			}
+			var failed []any
+			require.Eventually(t, func() bool {
+				status, out := check.Request(t, w, http.MethodGet, "/v1/threads/"+id+"/queue", nil)
+				failed, _ = out["failed"].([]any)
+				return status == http.StatusOK && len(failed) > 0
+			}, testenv.Patience, testenv.Tick, "the thread, which is still busy, has seen more than fits")
 			gate.Release()
 			check.Settle(w, id)
 			got := keptTexts(w, id)
 			for i := range burst.count {
 				require.Equal(t, 1, got[text(i)], "event %d", i)
 			}
-			status, out := check.Request(t, w, http.MethodGet, "/v1/threads/"+id+"/queue", nil)
-			require.Equal(t, http.StatusOK, status)
-			failed := out["failed"].([]any)
-			require.NotEmpty(t, failed)
 			item := failed[0].(map[string]any)["id"].(string)
-			_, out = check.Request(t, w, http.MethodGet, "/v1/threads/"+id+"/queue/"+item, nil)
+			_, out := check.Request(t, w, http.MethodGet, "/v1/threads/"+id+"/queue/"+item, nil)
 			require.Greater(t, len(out["payload"].(string)), burst.size)
-			status, _ = check.Request(t, w, http.MethodPost, "/v1/threads/"+id+"/queue/"+item+"/retry", nil)
+			status, _ := check.Request(t, w, http.MethodPost, "/v1/threads/"+id+"/queue/"+item+"/retry", nil)
 			require.Equal(t, http.StatusOK, status)
 			require.Equal(t, signals.TurnCompleted, w.Await(id, item).Status)
 			records, err := w.Store.RecordsByID(w.Ctx(), w.Key(id), item)
