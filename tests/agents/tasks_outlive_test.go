@@ -21,7 +21,8 @@ import (
 func TestTaskOutlivesTurn(t *testing.T) {
 	t.Parallel()
 	work, slow := check.NewJobs(), check.NewGate("slow")
-	w := check.OpenTasks(t, harness.Options{}, work.Tool("build", tool.Background()), slow)
+	calm := func(c *threadmill.Config) { c.StaleAfter = check.Calm }
+	w := check.OpenTasks(t, harness.Options{Configure: calm}, work.Tool("build", tool.Background()), slow)
 	t.Run("S3-01 an interrupt ends the turn, and not the task", func(t *testing.T) {
 		id := w.Open()
 		posted := w.Post(id, check.Use("build", "a")+"\nuse slow {}")
