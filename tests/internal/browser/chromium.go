@@ -35,7 +35,7 @@ func start(path string) (context.Context, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(dir),
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.UserDataDir(dir), chromedp.Flag("force-prefers-reduced-motion", true),
 		chromedp.ModifyCmdFunc(func(cmd *exec.Cmd) {
 			cmd.Args = append([]string{"sh", "-c", guard, "guard", dir, cmd.Path}, cmd.Args[1:]...)
 			cmd.Path = "/bin/sh"
