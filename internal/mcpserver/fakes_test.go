@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 type httpAPI struct {
 	answers map[string]any // an error, a refusal, or what is sent as JSON
 	asked   []string
+	mu      sync.Mutex // of both
 
 	// events is the body of a stream of events.
 	events io.Reader
@@ -44,14 +46,16 @@ func (h *httpAPI) do(req *http.Request) (*http.Response, error) {
 		}
 		body = " " + string(raw)
 	}
+	h.mu.Lock()
 	h.asked = append(h.asked, path+body)
+	answer, ok := h.answers[path]
+	h.mu.Unlock()
 	respond := func(code int, body io.Reader) (*http.Response, error) {
 		return &http.Response{StatusCode: code, ContentLength: -1, Body: io.NopCloser(body), Header: http.Header{}, Request: req}, nil
 	}
 	if strings.HasSuffix(path, "/events") && h.events != nil {
 		return respond(http.StatusOK, &untilDone{req.Context(), h.events})
 	}
-	answer, ok := h.answers[path]
 	if err, is := answer.(error); is {
 		return nil, err
 	}
@@ -72,7 +76,16 @@ func (h *httpAPI) do(req *http.Request) (*http.Response, error) {
 	return respond(http.StatusOK, bytes.NewReader(raw))
 }
 
+// answer sets an answer while requests arrive.
+func (h *httpAPI) answer(path string, answer any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answers[path] = answer
+}
+
 func (h *httpAPI) count(request string) (n int) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, asked := range h.asked {
 		if asked == request {
 			n++

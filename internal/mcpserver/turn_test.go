@@ -226,7 +226,7 @@ func TestWait(t *testing.T) {
 		h := &httpAPI{events: stream(t, said("e", "ann", "hi"), asks("c")), answers: map[string]any{"GET /threads/t/approvals": errors.New("lost")}}
 		out, took, err := wait(t, h, func(*server) {
 			time.AfterFunc(3*time.Second, func() {
-				h.answers["GET /threads/t/approvals"] = signals.Approvals{Approvals: []event.ApprovalRequest{{ToolCallID: "c"}}}
+				h.answer("GET /threads/t/approvals", signals.Approvals{Approvals: []event.ApprovalRequest{{ToolCallID: "c"}}})
 			})
 		})
 		require.NoError(t, err)
