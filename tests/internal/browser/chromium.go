@@ -57,7 +57,7 @@ func New(t testing.TB) *Browser {
 	profile, err := cdp.Call(chromium.ctx, process, target.CreateBrowserContext, target.CreateBrowserContextParams{})
 	require.NoError(t, err)
 	t.Cleanup(func() {
-		_, err := cdp.Call(chromium.ctx, process, target.DisposeBrowserContext, target.DisposeBrowserContextParams{BrowserContextID: profile.BrowserContextID})
+		_, err := cdp.Call(chromium.ctx, process, target.DisposeBrowserContext, target.DisposeBrowserContextParams(profile))
 		require.NoError(t, err)
 	})
 	return &Browser{T: t, profile: profile.BrowserContextID}
