@@ -17,6 +17,7 @@ func TestPageStates(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{})
 	p := browser.New(t).Open(w.API.URL + "/#/new")
+	p.Moves()
 	p.Until(`document.querySelector(".new-thread") !== null`)
 	// From here on, requests for the view wait until the test answers them.
 	browser.Evaluate[chromedp.Void](p, `{

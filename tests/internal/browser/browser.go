@@ -108,6 +108,15 @@ func focused(ctx context.Context, target *chromedp.Target) (chromedp.Void, error
 	return chromedp.Void{}, err
 }
 
+// Moves lets the page move what moves. In other tabs it does not, as for a person who asks for less motion: it takes CPU.
+func (p *Tab) Moves() {
+	p.T.Helper()
+	p.Do(func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
+		media := emulation.SetEmulatedMediaParams{Features: []emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "no-preference"}}}
+		return cdp.Call(ctx, target, emulation.SetEmulatedMedia, media)
+	})
+}
+
 // Ctx is the context of the tab, for chromedp.
 func (p *Tab) Ctx() context.Context { return p.ctx }
 
