@@ -112,7 +112,7 @@ func focused(ctx context.Context, target *chromedp.Target) (chromedp.Void, error
 func (p *Tab) Moves() {
 	p.T.Helper()
 	p.Do(func(ctx context.Context, target *chromedp.Target) (chromedp.Void, error) {
-		media := emulation.SetEmulatedMediaParams{Features: []emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "no-preference"}}}
+		media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-reduced-motion", Value: "no-preference"}}}
 		return cdp.Call(ctx, target, emulation.SetEmulatedMedia, media)
 	})
 }
