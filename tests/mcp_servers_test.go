@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -376,17 +375,11 @@ func TestMCPWorkerKilled(t *testing.T) {
 	}
 	s := newShelf(t)
 	w := harness.New(t, harness.Options{NoWorker: true})
-	self, err := os.Executable()
-	require.NoError(t, err)
-	worker := exec.CommandContext(w.Ctx(), self)
-	worker.Env = append(os.Environ(), killing.Worker{
+	worker := killing.Worker{
 		Temporal: w.Server.Addr(), Queue: w.TaskQueue, Store: filepath.Join(t.TempDir(), "own.db"), Provider: w.Provider.URL,
 		Kinds: []string{"shelf"}, Data: map[string]string{"config": s.config(""), "dir": s.dir},
-	}.Env())
-	worker.Stderr = os.Stderr
-	require.NoError(t, worker.Start())
+	}.Start(t)
 	require.Eventually(t, func() bool { return len(s.processes()) == 1 }, testenv.Patience, testenv.Tick)
-	require.NoError(t, worker.Process.Kill())
-	_ = worker.Wait()
+	worker.Kill()
 	require.Eventually(t, func() bool { return len(s.processes()) == 0 }, testenv.Patience, testenv.Tick)
 }

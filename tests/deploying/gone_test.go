@@ -20,7 +20,6 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tests/internal/killing"
-	"github.com/threadmill/threadmill/tests/internal/process"
 )
 
 // programEnv makes the test binary a program of package app.
@@ -100,7 +99,7 @@ func TestWorkersOfBuildKilled(t *testing.T) {
 	}
 	require.Equal(t, "1", check.BuildOf(f.Harness, odd))
 
-	process.NewSelf(t, "worker runs", as("1").Env()).Start()
+	as("1").Start(t)
 	require.Equal(t, signals.TurnCompleted, w.Await(odd, "late").Status)
 	printed, code, problem := f.Starter("deployment", "move", "1")
 	require.Zero(t, code, problem)

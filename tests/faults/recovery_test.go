@@ -20,7 +20,6 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tests/internal/killing"
-	proc "github.com/threadmill/threadmill/tests/internal/process"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -170,8 +169,7 @@ func recoverWorkflowTask(t *testing.T) {
 // paused, until it is killed as well.
 func recoverNoLiveOnes(t *testing.T) {
 	r := newRecovery(t)
-	other := proc.NewSelf(t, "worker runs")
-	other.Start(r.Worker.Env())
+	other := r.Worker.Start(t)
 	keeps, posted := r.holds(t, "again", `use again {"how":"kept"}`)
 	requireKept := func(while string) {
 		r.awaitLook(t)
@@ -185,11 +183,11 @@ func recoverNoLiveOnes(t *testing.T) {
 	r.Kill()
 	r.Start()
 	requireKept("the other worker is killed")
-	other.Signal(syscall.SIGSTOP)
+	require.NoError(t, other.Signal(syscall.SIGSTOP))
 	r.Kill()
 	r.Start()
 	requireKept("it is paused")
-	other.Signal(syscall.SIGCONT)
+	require.NoError(t, other.Signal(syscall.SIGCONT))
 	requireKept("it continues")
 	other.Kill()
 	require.Equal(t, signals.TurnCompleted, r.Ends(keeps, posted).Status)

@@ -7,10 +7,12 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
 	sdklog "go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
@@ -30,6 +32,7 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/foreign"
 	"github.com/threadmill/threadmill/tests/internal/harness"
+	proc "github.com/threadmill/threadmill/tests/internal/process"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -78,13 +81,18 @@ type Worker struct {
 	Data  map[string]string
 }
 
-// Env is the environment variable that makes the test binary this worker.
-func (w Worker) Env() string {
+// Start starts the test binary as this worker, and waits until it runs.
+func (w Worker) Start(t testing.TB) *proc.Run {
+	t.Helper()
+	path, err := os.Executable()
+	require.NoError(t, err)
 	raw, err := json.Marshal(w)
-	if err != nil {
-		panic(err)
-	}
-	return workerEnv + "=" + string(raw)
+	require.NoError(t, err)
+	cmd := exec.Command(path)
+	cmd.Env = []string{workerEnv + "=" + string(raw)}
+	r := proc.Launch(t, cmd, runs)
+	r.AwaitReady()
+	return r
 }
 
 // work works until the process is killed.

@@ -30,7 +30,7 @@ type World struct {
 	// Worker is how its workers begin.
 	Worker Worker
 
-	process *proc.Self
+	process *proc.Run
 
 	mu      sync.Mutex
 	reports []Report
@@ -70,7 +70,6 @@ func New(t *testing.T, o harness.Options, kinds ...string) *World {
 	t.Cleanup(reports.Close)
 	w.Worker = shares
 	w.Worker.Temporal, w.Worker.Queue, w.Worker.Provider, w.Worker.Reports = h.Server.Addr(), h.TaskQueue, h.Provider.URL, reports.URL+"/reports"
-	w.process = proc.NewSelf(t, runs)
 	return w
 }
 
@@ -83,7 +82,7 @@ func (w *World) Start() {
 // StartAs starts a different worker.
 func (w *World) StartAs(v Worker) {
 	w.T.Helper()
-	w.process.Start(v.Env())
+	w.process = v.Start(w.T)
 }
 
 // StartBehindProxy starts a worker that gets no more responses from Temporal after it has sent a

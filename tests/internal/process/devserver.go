@@ -13,13 +13,10 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/threadmill/threadmill/internal/testenv"
 )
 
 // Build builds the devserver and returns its path.
@@ -93,15 +90,17 @@ type Devserver struct {
 	// directory of commands.
 	URL, Temporal, Data, Workspace string
 
+	// Run is since the last start.
+	*Run
+
 	t    testing.TB
 	dir  string
 	opts Options
 	args []string
 	sign string
-	life *life
 }
 
-// New prepares a devserver, which must be started. It ends with the test.
+// New prepares a devserver, which must be started.
 func New(t testing.TB, o Options) *Devserver {
 	t.Helper()
 	dir := t.TempDir()
@@ -134,23 +133,13 @@ func NewWorker(t testing.TB, o Options, temporal string) *Devserver {
 // configFile is the default name of a devserver's configuration.
 const configFile = "threadmill.yaml"
 
-// prepare writes the configuration, and registers the cleanup.
+// prepare writes the configuration.
 func (d *Devserver) prepare() {
-	t, o := d.t, d.opts
-	t.Helper()
-	d.args = append(d.args, o.Args...)
-	if o.Config != "" {
-		require.NoError(t, os.WriteFile(filepath.Join(d.dir, configFile), []byte(o.Config), 0o600))
+	d.t.Helper()
+	d.args = append(d.args, d.opts.Args...)
+	if d.opts.Config != "" {
+		require.NoError(d.t, os.WriteFile(filepath.Join(d.dir, configFile), []byte(d.opts.Config), 0o600))
 	}
-	t.Cleanup(func() {
-		if d.life == nil {
-			return
-		}
-		d.Kill()
-		if t.Failed() {
-			t.Logf("last words of the devserver: %s", d.life.output.String())
-		}
-	})
 }
 
 // Start starts the process and waits until it is ready.
@@ -166,37 +155,8 @@ func (d *Devserver) Start() {
 func (d *Devserver) Launch() {
 	d.t.Helper()
 	cmd := exec.Command(d.opts.Binary, d.args...)
-	cmd.Dir = d.dir
-	cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + d.dir}, d.opts.Env...)
-	d.life = launch(d.t, cmd, d.sign)
-}
-
-// AwaitReady waits until the process is ready.
-func (d *Devserver) AwaitReady() {
-	d.t.Helper()
-	d.life.awaitReady(d.t)
-}
-
-// Output is the process's output and log since its last start.
-func (d *Devserver) Output() string { return d.life.output.String() }
-
-// Kill sends SIGKILL and waits for the end.
-func (d *Devserver) Kill() {
-	d.life.kill()
-}
-
-// Terminate sends SIGTERM, waits for the end, and returns the exit code.
-func (d *Devserver) Terminate() int {
-	d.t.Helper()
-	require.NoError(d.t, d.life.cmd.Process.Signal(syscall.SIGTERM))
-	limit := time.NewTimer(testenv.Patience)
-	defer limit.Stop()
-	select {
-	case <-d.life.exited:
-	case <-limit.C:
-		require.Fail(d.t, "the devserver does not end", d.life.output.String())
-	}
-	return d.life.cmd.ProcessState.ExitCode()
+	cmd.Dir, cmd.Env = d.dir, d.opts.Env
+	d.Run = Launch(d.t, cmd, d.sign)
 }
 
 // The kernel assigns ports above these to any listener: a stopped server could lose its own.
