@@ -19,9 +19,11 @@ import (
 type NATS struct {
 	URL string
 
+	// Run is since the last start.
+	*Run
+
 	t         testing.TB
-	addr, dir string
-	cmd       *exec.Cmd
+	port, dir string
 }
 
 // NewNATS starts a NATS server that ends with the test. Without the program the test is skipped, or
@@ -33,29 +35,18 @@ func NewNATS(t testing.TB) *NATS {
 		t.Skip("no nats-server on PATH to kill")
 	}
 	addr := FreeAddr(t)
-	n := &NATS{t: t, URL: "nats://" + addr, addr: addr, dir: t.TempDir()}
+	_, port, err := net.SplitHostPort(addr)
+	require.NoError(t, err)
+	n := &NATS{t: t, URL: "nats://" + addr, port: port, dir: t.TempDir()}
 	n.Start()
-	t.Cleanup(n.Kill)
 	return n
 }
 
 // Start starts the server with empty memory.
 func (n *NATS) Start() {
 	n.t.Helper()
-	_, port, err := net.SplitHostPort(n.addr)
-	require.NoError(n.t, err)
-	n.cmd = exec.Command("nats-server", "-js", "-a", "127.0.0.1", "-p", port, "-sd", n.dir)
-	require.NoError(n.t, n.cmd.Start())
-	require.Eventually(n.t, func() bool {
-		conn, err := new(net.Dialer).DialContext(n.t.Context(), "tcp", n.addr)
-		return err == nil && conn.Close() == nil
-	}, testenv.Patience, testenv.Tick)
-}
-
-// Kill ends the server with SIGKILL.
-func (n *NATS) Kill() {
-	_ = n.cmd.Process.Kill() // it may have ended
-	_ = n.cmd.Wait()
+	n.Run = Launch(n.t, exec.Command("nats-server", "-js", "-a", "127.0.0.1", "-p", n.port, "-sd", n.dir), "Server is ready")
+	n.AwaitReady()
 }
 
 // Proxy is a proxy between a program and a server. It can cut all connections, as if the server had
