@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -39,14 +40,14 @@ func TestOwnMain(t *testing.T) {
 	t.Run("SIGTERM lets a running turn finish", func(t *testing.T) {
 		thread := testenv.Name("t")
 		p.post("/v1/threads", `{"id":"`+thread+`"}`, http.StatusCreated)
-		lines, ended := p.watch(thread)
+		lines, ended := watch(t, p.url, thread)
 		p.post("/v1/threads/"+thread+"/messages", `{"content":"count 40 every 50ms"}`, http.StatusAccepted)
 		collect(t, lines, `"type":"stream"`)
-		p.terminate()
+		require.NoError(t, p.Signal(syscall.SIGTERM))
 		require.Eventually(t, func() bool { return p.status("/readyz") == http.StatusServiceUnavailable }, testenv.Patience, testenv.Tick)
 		collect(t, lines, ` 40"`)
 		require.NoError(t, <-ended)
-		require.Zero(t, p.awaitExit())
+		require.Zero(t, p.AwaitExit())
 		require.NotNil(t, p.logged("stopped"))
 	})
 	t.Run("authentication", func(t *testing.T) {
@@ -65,7 +66,7 @@ func TestOwnMain(t *testing.T) {
 	})
 	t.Run("a role that needs more", func(t *testing.T) {
 		p := start("--config", file, "--roles", "worker", "--http", "127.0.0.1:0")
-		require.Equal(t, 2, p.awaitExit())
+		require.Equal(t, 2, p.AwaitExit())
 		require.NotNil(t, p.logged("refunds: NATS_URL is not set: with --roles worker"))
 	})
 	t.Run("without a file, the agent of the environment has the tool", func(t *testing.T) {
@@ -74,16 +75,16 @@ func TestOwnMain(t *testing.T) {
 	})
 	t.Run("a mistake is one line", func(t *testing.T) {
 		p := start("--nope")
-		require.Equal(t, 2, p.awaitExit())
+		require.Equal(t, 2, p.AwaitExit())
 		require.NotNil(t, p.logged("refunds: unknown flag: --nope (see refunds --help)"))
-		require.Len(t, p.log, 1)
+		require.Regexp(t, `^.+\n$`, p.Stderr())
 
 		wrong := filepath.Join(t.TempDir(), "wrong.yaml")
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(wrong, []byte(strings.ReplaceAll(string(text), "[refund]", "[refunds]")), 0o600))
 		p = start("--config", wrong)
-		require.Equal(t, 2, p.awaitExit())
+		require.Equal(t, 2, p.AwaitExit())
 		require.NotNil(t, p.logged(`unknown tool "refunds"; did you mean "refund"?`))
 	})
 }

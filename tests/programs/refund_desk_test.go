@@ -1,7 +1,6 @@
 package programs
 
 import (
-	"encoding/json"
 	"net/http"
 	"path/filepath"
 	"strings"
@@ -27,19 +26,16 @@ func TestRefundDesk(t *testing.T) {
 		"--sqlite", filepath.Join(records, "records.db"), "--task-queue", name, "--namespace", name, "--log-level", "debug").awaitReady()
 
 	p.post("/v1/threads", `{"id":"ann","agents":["triage","clerk"]}`, http.StatusCreated)
-	lines, ended := p.watch("ann")
+	lines, ended := watch(t, p.url, "ann")
 	p.post("/v1/threads/ann/messages?wait=true", `{"sender":"ann","content":"@clerk use refund {\"order\": \"A-1\", \"euros\": 20}\nI paid with `+card+`."}`, http.StatusOK)
 	streamed := strings.Join(collect(t, lines, "turn_ended"), "\n")
 	require.Contains(t, p.get("/refunds"), `"order":"A-1"`)
-	p.terminate()
-	require.Zero(t, p.awaitExit())
+	require.Zero(t, p.Terminate())
 	require.NoError(t, <-ended)
-	log, err := json.Marshal(p.log)
-	require.NoError(t, err)
 
 	for where, kept := range map[string]string{"Temporal": check.Contents(t, temporal), "the store": check.Contents(t, records), "the stream": streamed} {
 		require.Contains(t, kept, "I paid with [card].", where)
 		require.NotContains(t, kept, card, where)
 	}
-	require.NotContains(t, string(log), card)
+	require.NotContains(t, p.Output(), card)
 }

@@ -11,7 +11,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -27,60 +26,26 @@ import (
 
 // process is a worker in a separate process.
 type process struct {
-	t      *testing.T
-	cmd    *exec.Cmd
-	url    string
-	exited chan struct{}
-
-	mu  sync.Mutex
-	log []map[string]any
+	*proc.Run
+	t   *testing.T
+	url string
 }
 
 // startProcess starts a worker with this environment only.
 func startProcess(t *testing.T, path string, env []string, args ...string) *process {
 	t.Helper()
-	p := &process{t: t, exited: make(chan struct{})}
-	p.cmd = exec.Command(path, append([]string{"--http", "127.0.0.1:0", "--log-format", "json"}, args...)...)
-	p.cmd.Dir = t.TempDir()
-	p.cmd.Env = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + p.cmd.Dir}, env...)
-	stderr, err := p.cmd.StderrPipe()
-	require.NoError(t, err)
-	require.NoError(t, p.cmd.Start())
-	go func() {
-		defer close(p.exited)
-		p.read(stderr)
-		// The exit code contains the result.
-		_ = p.cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		_ = p.cmd.Process.Kill()
-		<-p.exited
-		if t.Failed() {
-			t.Logf("%s %v: %v", path, args, p.log)
-		}
-	})
-	return p
+	cmd := exec.Command(path, append([]string{"--http", "127.0.0.1:0", "--log-format", "json"}, args...)...)
+	cmd.Env = env
+	return &process{Run: proc.Launch(t, cmd, `"msg":"started"`), t: t}
 }
 
-func (p *process) read(stderr io.Reader) {
-	lines := bufio.NewScanner(stderr)
-	lines.Buffer(nil, 1<<20) // an error may have a stack
-	for lines.Scan() {
-		entry := map[string]any{}
-		if json.Unmarshal(lines.Bytes(), &entry) != nil {
-			entry["msg"] = lines.Text()
-		}
-		p.mu.Lock()
-		p.log = append(p.log, entry)
-		p.mu.Unlock()
-	}
-}
-
-// logged returns the first log entry whose message contains text.
+// logged returns the first log entry whose message contains text. A line that is no entry is a message.
 func (p *process) logged(text string) map[string]any {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, entry := range p.log {
+	for line := range strings.Lines(p.Stderr()) {
+		entry := map[string]any{}
+		if json.Unmarshal([]byte(line), &entry) != nil {
+			entry["msg"] = line
+		}
 		if msg, ok := entry["msg"].(string); ok && strings.Contains(msg, text) {
 			return entry
 		}
@@ -91,7 +56,7 @@ func (p *process) logged(text string) map[string]any {
 // awaitReady waits until the process is ready.
 func (p *process) awaitReady() *process {
 	p.t.Helper()
-	require.Eventually(p.t, func() bool { return p.logged("started") != nil }, testenv.Patience, testenv.Tick)
+	p.AwaitReady()
 	p.url = p.logged("started")["http"].(string)
 	require.Eventually(p.t, func() bool { return p.status("/readyz") == http.StatusOK }, testenv.Patience, testenv.Tick)
 	return p
@@ -104,23 +69,6 @@ func (p *process) status(path string) int {
 	}
 	defer res.Body.Close()
 	return res.StatusCode
-}
-
-// terminate sends SIGTERM.
-func (p *process) terminate() {
-	p.t.Helper()
-	require.NoError(p.t, p.cmd.Process.Signal(syscall.SIGTERM))
-}
-
-// awaitExit waits for the end, and returns the exit code.
-func (p *process) awaitExit() int {
-	p.t.Helper()
-	select {
-	case <-p.exited:
-	case <-time.After(testenv.Patience):
-		require.Fail(p.t, "the process does not end")
-	}
-	return p.cmd.ProcessState.ExitCode()
 }
 
 func (p *process) post(path, body string, want int) string {
@@ -144,15 +92,15 @@ func (p *process) get(path string) string {
 	return string(data)
 }
 
-// watch reads the data lines of a thread's event stream until it ends.
-func (p *process) watch(thread string) (lines <-chan string, end <-chan error) {
-	p.t.Helper()
-	req, err := http.NewRequestWithContext(p.t.Context(), http.MethodGet, p.url+"/v1/threads/"+thread+"/events", nil)
-	require.NoError(p.t, err)
+// watch reads the data lines of a thread's event stream, from the API at url, until it ends.
+func watch(t *testing.T, url, thread string) (lines <-chan string, end <-chan error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v1/threads/"+thread+"/events", nil)
+	require.NoError(t, err)
 	req.Header.Set("Accept", "text/event-stream")
 	res, err := http.DefaultClient.Do(req)
-	require.NoError(p.t, err)
-	require.Equal(p.t, http.StatusOK, res.StatusCode)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusOK, res.StatusCode)
 	out, ended := make(chan string, 10_000), make(chan error, 1)
 	go func() {
 		defer res.Body.Close()
@@ -217,7 +165,7 @@ func TestWorkerAndAPIApart(t *testing.T) {
 		require.Equal(t, http.StatusNotFound, worker.status("/v1/threads"))
 	})
 	api.post("/v1/threads", `{"id":"t1"}`, http.StatusCreated)
-	lines, ended := api.watch("t1")
+	lines, ended := watch(t, api.url, "t1")
 	t.Run("a conversation over HTTP", func(t *testing.T) {
 		api.post("/v1/threads/t1/messages", `{"content":"hello there"}`, http.StatusAccepted)
 		seen := collect(t, lines, `"type":"message".*"role":"assistant"|"role":"assistant".*"type":"message"`)
@@ -229,12 +177,12 @@ func TestWorkerAndAPIApart(t *testing.T) {
 		defer gate.Release()
 		api.post("/v1/threads/t1/messages", `{"content":"count 60"}`, http.StatusAccepted)
 		seen := collect(t, lines, `"type":"stream"`)
-		worker.terminate()
+		require.NoError(t, worker.Signal(syscall.SIGTERM))
 		require.Eventually(t, func() bool { return worker.status("/readyz") == http.StatusServiceUnavailable }, testenv.Patience, testenv.Tick)
 		require.Equal(t, http.StatusOK, worker.status("/healthz"), "it still runs")
 		gate.Release()
 		seen = append(seen, collect(t, lines, " 60\"")...)
-		require.Zero(t, worker.awaitExit())
+		require.Zero(t, worker.AwaitExit())
 		require.NotNil(t, worker.logged("stopped"))
 		require.Nil(t, worker.logged("Activity error"))
 		require.NotContains(t, strings.Join(seen, "\n"), `"type":"reset"`)
@@ -245,9 +193,8 @@ func TestWorkerAndAPIApart(t *testing.T) {
 		collect(t, lines, "still there")
 	})
 	t.Run("SIGTERM ends event streams of the API cleanly", func(t *testing.T) {
-		api.terminate()
+		require.Zero(t, api.Terminate())
 		require.NoError(t, <-ended)
-		require.Zero(t, api.awaitExit())
 	})
 }
 
@@ -279,13 +226,12 @@ temporal: {staleAfter: 1h}
 	worker := start("worker")
 	require.Len(t, journals(), 1)
 	api.post("/v1/threads", `{"id":"t1"}`, http.StatusCreated)
-	lines, _ := api.watch("t1")
+	lines, _ := watch(t, api.url, "t1")
 	gate := provider.Block(3)
 	defer gate.Release()
 	api.post("/v1/threads/t1/messages", `{"content":"count 6"}`, http.StatusAccepted)
 	collect(t, lines, `"type":"stream"`)
-	require.NoError(t, worker.cmd.Process.Kill())
-	<-worker.exited
+	worker.Kill()
 	gate.Release()
 
 	worker = start("worker")
@@ -295,13 +241,12 @@ temporal: {staleAfter: 1h}
 	freed := worker.logged("freed the tasks of a killed worker")
 	require.Equal(t, "WARN", freed["level"])
 	require.EqualValues(t, 1, freed["activities"])
-	worker.terminate()
-	require.Zero(t, worker.awaitExit())
+	require.Zero(t, worker.Terminate())
 	require.Empty(t, journals(), "nothing is left to do")
 
 	t.Run("a folder that cannot be", func(t *testing.T) {
 		p := startProcess(t, path, env, "--recovery-dir", file)
-		require.Equal(t, 1, p.awaitExit())
+		require.Equal(t, 1, p.AwaitExit())
 		require.NotNil(t, p.logged("worker: --recovery-dir: a folder for running tasks: "))
 	})
 }
@@ -313,12 +258,11 @@ func TestWorkerAlone(t *testing.T) {
 	p := startProcess(t, path, []string{address}, "--sqlite", filepath.Join(t.TempDir(), "records.db"), "--task-queue", testenv.Name("q")).awaitReady()
 	require.Equal(t, "WARN", p.logged("NATS_URL is not set")["level"])
 	require.Contains(t, p.post("/v1/threads", `{"id":"`+testenv.Name("t")+`"}`, http.StatusCreated), `"status":"open"`)
-	p.terminate()
-	require.Zero(t, p.awaitExit())
+	require.Zero(t, p.Terminate())
 
 	t.Run("a worker that cannot work ends the process", func(t *testing.T) {
 		p := startProcess(t, path, []string{address, "TEMPORAL_NAMESPACE=nowhere"}, "--sqlite", filepath.Join(t.TempDir(), "records.db"))
-		require.Equal(t, 1, p.awaitExit())
+		require.Equal(t, 1, p.AwaitExit())
 		require.NotNil(t, p.logged("worker: "))
 	})
 }
