@@ -7,8 +7,6 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"sync"
@@ -21,17 +19,6 @@ import (
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/internal/testenv"
 )
-
-const childEnv = "THREADMILL_DEVSERVER_TEST_CHILD"
-
-// TestMain turns the test binary into the devserver itself, for tests that send it
-// signals.
-func TestMain(m *testing.M) {
-	if os.Getenv(childEnv) != "" {
-		main()
-	}
-	os.Exit(m.Run())
-}
 
 // anyPort are flags for a server on free ports.
 var anyPort = []string{"--http", "127.0.0.1:0", "--temporal", "127.0.0.1:0", "--ui", "127.0.0.1:0"}
@@ -104,31 +91,6 @@ func start(t *testing.T, args ...string) *running {
 	})
 	r.awaitReady(out)
 	return r
-}
-
-// spawn starts a devserver as a separate process.
-func spawn(t *testing.T, args ...string) (*running, *exec.Cmd) {
-	t.Helper()
-	r := &running{t: t, stderr: &buffer{}, exited: make(chan struct{})}
-	cmd := exec.Command(os.Args[0], slices.Concat(anyPort, args)...)
-	cmd.Env = append(os.Environ(), childEnv+"=1")
-	cmd.Stderr = r.stderr
-	out, w := io.Pipe()
-	cmd.Stdout = w
-	require.NoError(t, cmd.Start())
-	go func() {
-		defer close(r.exited)
-		// The exit code contains the result.
-		_ = cmd.Wait()
-		r.code = cmd.ProcessState.ExitCode()
-		_ = w.Close()
-	}()
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		<-r.exited
-	})
-	r.awaitReady(out)
-	return r, cmd
 }
 
 // awaitReady reads the start message to its last line.
@@ -219,42 +181,17 @@ func (r *running) contents(thread string) []string {
 	return list
 }
 
-// watch opens a thread's event stream and returns its lines as they arrive.
-func (r *running) watch(thread string) (lines <-chan string, end <-chan error) {
+// watch opens a thread's event stream.
+func (r *running) watch(thread string) *bufio.Scanner {
 	r.t.Helper()
-	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.api+"/v1/threads/"+thread+"/events", nil)
+	ctx, cancel := context.WithTimeout(r.t.Context(), testenv.Patience)
+	r.t.Cleanup(cancel)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, r.api+"/v1/threads/"+thread+"/events", nil)
 	require.NoError(r.t, err)
 	req.Header.Set("Accept", "text/event-stream")
 	res, err := http.DefaultClient.Do(req)
 	require.NoError(r.t, err)
+	r.t.Cleanup(func() { _ = res.Body.Close() })
 	require.Equal(r.t, http.StatusOK, res.StatusCode)
-	out, ended := make(chan string, 10_000), make(chan error, 1)
-	go func() {
-		defer res.Body.Close()
-		scan := bufio.NewScanner(res.Body)
-		scan.Buffer(nil, 1<<20)
-		for scan.Scan() {
-			out <- scan.Text()
-		}
-		ended <- scan.Err()
-		close(out)
-	}()
-	return out, ended
-}
-
-// awaitLine waits for a line that contains text.
-func awaitLine(t *testing.T, lines <-chan string, text string) {
-	t.Helper()
-	limit := time.After(testenv.Patience)
-	for {
-		select {
-		case line, ok := <-lines:
-			require.True(t, ok, "the stream ended before %q", text)
-			if strings.Contains(line, text) {
-				return
-			}
-		case <-limit:
-			require.Failf(t, "no such line", "%q within %s", text, testenv.Patience)
-		}
-	}
+	return bufio.NewScanner(res.Body)
 }
