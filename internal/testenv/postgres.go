@@ -66,7 +66,7 @@ func postgresOn(bin, port string) (_ string, err error) {
 		return keeps(ctx, url, data)
 	}
 	err = serve(dir, ready, filepath.Join(bin, "postgres"), "-D", data, "-h", "127.0.0.1", "-p", port, "-k", "",
-		"-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "max_connections=200")
+		"-c", "fsync=off", "-c", "synchronous_commit=off", "-c", "full_page_writes=off", "-c", "max_connections=400")
 	return url, err
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
+	"github.com/threadmill/threadmill/tests/internal/process"
 )
 
 var update = flag.Bool("update", false, "write the output of examples anew")
@@ -28,20 +29,24 @@ var update = flag.Bool("update", false, "write the output of examples anew")
 // writes that file.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	folders, err := filepath.Glob("../../examples/*/main.go")
+	files, err := filepath.Glob("../../examples/*/main.go")
 	require.NoError(t, err)
-	require.NotEmpty(t, folders)
+	require.NotEmpty(t, files)
 	listed, err := os.ReadFile("../../examples/README.md")
 	require.NoError(t, err)
-	for _, file := range folders {
-		name := filepath.Base(filepath.Dir(file))
-		if name == "own-main" || name == "refunds" {
-			continue // they run until they are stopped: see TestOwnMain and TestRefundDesk
+	var names []string
+	for _, file := range files {
+		// These two run until they are stopped: see TestOwnMain and TestRefundDesk.
+		if name := filepath.Base(filepath.Dir(file)); name != "own-main" && name != "refunds" {
+			names = append(names, name)
 		}
+	}
+	binaries := buildExamples(t, names)
+	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
 			require.Contains(t, string(listed), "`go run ./examples/"+name+"`", "examples/README.md lists it")
 			golden := "../../examples/" + name + "/output.txt"
-			got := runExample(t, name)
+			got := runExample(t, name, filepath.Join(binaries, name))
 			if *update {
 				require.NoError(t, os.WriteFile(golden, []byte(got), 0o600))
 			}
@@ -52,8 +57,22 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-// runExample runs an example as its README says, but without symbols, which take long to link, and returns its standard output.
-func runExample(t *testing.T, name string) string {
+// buildExamples builds examples at once, without symbols, which take long to link, and returns the folder of their binaries.
+func buildExamples(t *testing.T, names []string) string {
+	t.Helper()
+	dir := t.TempDir()
+	args := []string{"build", "-ldflags=-s", "-o", dir}
+	for _, name := range names {
+		args = append(args, "./examples/"+name)
+	}
+	cmd := exec.Command("go", args...)
+	cmd.Dir = "../.."
+	process.Output(t, cmd)
+	return dir
+}
+
+// runExample runs an example where its README does, and returns its standard output.
+func runExample(t *testing.T, name, binary string) string {
 	t.Helper()
 	taskQueue := "example-" + signals.NewID()
 	if name == "plain-temporal" {
@@ -62,14 +81,11 @@ func runExample(t *testing.T, name string) string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*testenv.Patience)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "go", "run", "-ldflags=-s", "./examples/"+name, "-task-queue", taskQueue)
+	cmd := exec.CommandContext(ctx, binary, "-task-queue", taskQueue)
 	cmd.Dir = "../.."
 	cmd.Env = append(os.Environ(), "TEMPORAL_ADDRESS="+harness.Temporal(t).Addr(), "TEMPORAL_NAMESPACE=default",
 		"TEMPORAL_CONFIG_FILE="+filepath.Join(t.TempDir(), "none.toml"), "OPENAI_API_KEY=")
-	var out, problems strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &problems
-	require.NoError(t, cmd.Run(), "%s", &problems)
-	return out.String()
+	return string(process.Output(t, cmd))
 }
 
 // blocksOf returns the code blocks of a language in a document.

@@ -121,8 +121,12 @@ type Harness struct {
 	Rewritten bool
 }
 
-// shared starts the Temporal server of the tests of a process, which [Main] stops.
+// shared returns the Temporal server that packages of tests share, or starts one for the tests of this process, which [Main]
+// stops.
 var shared = sync.OnceValues(func() (s *process.Temporal, err error) {
+	if s := process.SharedTemporal(); s != nil {
+		return s, nil
+	}
 	s, err = process.StartTemporal(process.TemporalConfig{SearchAttributes: searchattr.Types()})
 	sharing.Store(s)
 	return s, err
@@ -131,6 +135,9 @@ var shared = sync.OnceValues(func() (s *process.Temporal, err error) {
 var (
 	sharing atomic.Pointer[process.Temporal]
 	counter atomic.Int64
+
+	// worlds is the beginning of the names of this process's worlds: others may have the same servers.
+	worlds = testenv.Name("test-")
 )
 
 // note is a minimal tool: an activity that needs no approval.
@@ -187,7 +194,7 @@ func newModels(s *llmtest.Server) (map[string]llm.Provider, error) {
 // New builds a world that ends with the test.
 func New(t testing.TB, o Options) *Harness {
 	t.Helper()
-	w := &Harness{T: t, Server: server(t, o), TaskQueue: fmt.Sprintf("test-%d", counter.Add(1))}
+	w := &Harness{T: t, Server: server(t, o), TaskQueue: fmt.Sprintf("%s-%d", worlds, counter.Add(1))}
 	options := client.Options{
 		HostPort: w.Server.Addr(), Identity: "threadmill-tests", Logger: sdklog.NewStructuredLogger(Quiet),
 		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: testenv.Patience, GrpcCompression: &client.GrpcCompressionNone{}},

@@ -5,6 +5,7 @@ import (
 	"encoding/gob"
 	"fmt"
 	"io"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -25,10 +26,21 @@ type TemporalConfig struct {
 
 func init() { gob.Register(time.Duration(0)) } // a value of Dynamic
 
+// EnvTemporal is the environment variable with the address of a server that several packages of tests share.
+const EnvTemporal = "THREADMILL_TEST_TEMPORAL"
+
 // Temporal is a Temporal server in a process of its own, which ends with this one at the latest.
 type Temporal struct {
 	addr string
 	stop func()
+}
+
+// SharedTemporal returns the server that [EnvTemporal] tells of, which [Temporal.Stop] leaves running, or nil.
+func SharedTemporal() *Temporal {
+	if addr := os.Getenv(EnvTemporal); addr != "" {
+		return &Temporal{addr: addr, stop: func() {}}
+	}
+	return nil
 }
 
 // NewTemporal starts a server that ends with the test.
