@@ -12,4 +12,4 @@ const alias = example ? { "@threadmill/client": resolve(dirname, "../../clients/
 const { dir, name } = parse(bundle);
 const loader = { ".ttf": "empty", ".woff": "empty", ".woff2": "empty" };
 // What a page of tests imports when it needs it, a library of diagrams for example, stays in files of its own.
-buildSync({ entryPoints: { [name]: script }, outdir: dir, bundle: true, splitting: !example, format: "esm", jsx: "automatic", alias, loader, nodePaths: [`${dirname}/node_modules`], logLevel: "warning" });
+buildSync({ entryPoints: { [name]: script }, outdir: dir, bundle: true, minify: !example, splitting: !example, format: "esm", jsx: "automatic", alias, loader, nodePaths: [`${dirname}/node_modules`], logLevel: "warning" });
