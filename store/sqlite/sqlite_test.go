@@ -34,7 +34,7 @@ func TestFile(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store { return open(t, filepath.Join(t.TempDir(), "store.db")) })
 }
 
-func TestMemory(t *testing.T) {
+func TestInMemory(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store { return open(t, "") })
 }
 
