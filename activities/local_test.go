@@ -114,9 +114,11 @@ func TestLocalStep(t *testing.T) {
 		require.Equal(t, "half and all", reply.Message.Content)
 	})
 	t.Run("that nobody joins is given up", func(t *testing.T) {
-		w := newLocal(t, time.Millisecond, time.Millisecond)
-		require.True(t, (<-w.begin(modelStep())).Running)
-		<-w.reached
+		w := newLocal(t, never, time.Millisecond)
+		out := w.begin(modelStep())
+		<-w.reached // before the millisecond begins, in which a machine that stalls does not come so far
+		require.NoError(t, w.stream.Notify(context.Background(), ref, stream.Notice{Arrived: true}))
+		require.True(t, (<-out).Running)
 		require.Error(t, <-w.cancelled)
 	})
 	t.Run("is joined by a second run of its workflow task", func(t *testing.T) {
