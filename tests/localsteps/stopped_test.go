@@ -3,11 +3,13 @@ package localsteps
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/stream/memory"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -22,7 +24,12 @@ func TestWorkerStops(t *testing.T) {
 	for name, released := range map[string]bool{"while the step ends": true, "before the step ends": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := harness.New(t, harness.Options{NoWorker: true})
+			// Workflow tasks of all threads have to end within it. Steps that are held last for all of it.
+			limit := 10 * time.Second
+			if released {
+				limit = testenv.Patience
+			}
+			w := harness.New(t, harness.Options{NoWorker: true, Configure: func(c *threadmill.Config) { c.StopTimeout = limit }})
 			stop := w.StartWorker()
 			var ids, posted []string
 			var befores []int
