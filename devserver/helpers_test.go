@@ -2,14 +2,12 @@ package main
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -34,24 +32,6 @@ func clean(t *testing.T) {
 	t.Chdir(t.TempDir())
 }
 
-// buffer collects the output of several goroutines.
-type buffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // execute runs the program in this process until it or ctx ends.
 func execute(ctx context.Context, out, errs io.Writer, args ...string) int {
 	cmd := command()
@@ -66,7 +46,7 @@ type running struct {
 	t      *testing.T
 	block  string
 	api    string
-	stderr *buffer
+	stderr *testenv.Buffer
 
 	// end ends it; code is its exit code once exited is closed.
 	end    func()
@@ -78,7 +58,7 @@ type running struct {
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &running{t: t, stderr: &buffer{}, end: cancel, exited: make(chan struct{})}
+	r := &running{t: t, stderr: &testenv.Buffer{}, end: cancel, exited: make(chan struct{})}
 	out, w := io.Pipe()
 	go func() {
 		defer close(r.exited)

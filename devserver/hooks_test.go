@@ -159,7 +159,7 @@ func detailsOf(ctx context.Context, t require.TestingT, c client.Client, thread 
 func TestHooksWithMistakes(t *testing.T) {
 	clean(t)
 	require.NoError(t, os.WriteFile(defaultConfig, []byte(strings.Replace(guardedYAML, "guards", signals.DefaultTaskQueue, 1)), 0o600))
-	stderr := &buffer{}
+	stderr := &testenv.Buffer{}
 	require.Equal(t, program.ExitUsage, execute(t.Context(), io.Discard, stderr, slices.Concat(anyPort, []string{"--memory"})...))
 	require.Contains(t, stderr.String(), `threadmill.yaml:5:46: hooks[0].workflow.taskQueue: "threadmill" is where the threads themselves run`)
 }

@@ -108,7 +108,7 @@ func requireMistake(t *testing.T, code int, line string, args ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
-	stderr := &buffer{}
+	stderr := &testenv.Buffer{}
 	require.Equal(t, code, execute(ctx, io.Discard, stderr, args...), stderr)
 	require.True(t, strings.HasPrefix(stderr.String(), "devserver: "+line), stderr)
 	require.Equal(t, 1, strings.Count(stderr.String(), "\n"), stderr)
@@ -158,7 +158,7 @@ func TestMistakes(t *testing.T) {
 	}
 	t.Run("broken configuration", func(t *testing.T) {
 		require.NoError(t, os.WriteFile(defaultConfig, []byte("agents:\n  - name: poet\n    modle: demo/demo\n"), 0o600))
-		stderr := &buffer{}
+		stderr := &testenv.Buffer{}
 		require.Equal(t, program.ExitUsage, execute(t.Context(), io.Discard, stderr, with()...))
 		require.Contains(t, stderr.String(), `threadmill.yaml:3:5: agents[0].modle: unknown field; did you mean "model"?`)
 		require.Contains(t, stderr.String(), "    3 |     modle: demo/demo\n")

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"bytes"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -11,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -24,6 +22,7 @@ import (
 	"github.com/threadmill/threadmill/internal/mcplogin"
 	"github.com/threadmill/threadmill/internal/oauthtest"
 	"github.com/threadmill/threadmill/internal/program"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -41,7 +40,7 @@ type loginWorld struct {
 	tools  tool.Source
 	dir    string
 	env    map[string]string
-	logs   *logBuffer
+	logs   *testenv.Buffer
 }
 
 // loginOptions are the options of a [loginWorld].
@@ -53,28 +52,10 @@ type loginOptions struct {
 	keys       []auth.Key
 }
 
-// logBuffer is a log that is read while it is written.
-type logBuffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
-}
-
 // newLoginWorld starts a world. The server checks that its client breaks no rule.
 func newLoginWorld(t *testing.T, o loginOptions) *loginWorld {
 	t.Helper()
-	w := &loginWorld{server: oauthtest.New(t), dir: t.TempDir(), logs: &logBuffer{}}
+	w := &loginWorld{server: oauthtest.New(t), dir: t.TempDir(), logs: &testenv.Buffer{}}
 	var api atomic.Pointer[url.URL]
 	w.public = httptest.NewUnstartedServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(api.Load()) }})
 	if o.secure {

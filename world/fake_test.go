@@ -1,7 +1,6 @@
 package world_test
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"strings"
@@ -93,7 +92,7 @@ type fixture struct {
 	store   store.Store
 	stream  stream.Stream
 	world   *world.World
-	log     *logBuffer
+	log     *testenv.Buffer
 }
 
 func newFixture(t *testing.T, change ...func(*world.Config)) *fixture {
@@ -104,7 +103,7 @@ func newFixture(t *testing.T, change ...func(*world.Config)) *fixture {
 	t.Cleanup(func() { _ = db.Close() })
 	live := memory.New(memory.Config{})
 	t.Cleanup(func() { _ = live.Close() })
-	b := &fixture{T: t, ctx: ctx, store: db, stream: live, log: &logBuffer{}}
+	b := &fixture{T: t, ctx: ctx, store: db, stream: live, log: &testenv.Buffer{}}
 	b.threads = &threads{t: b}
 	cfg := world.Config{
 		Client: b.threads, Store: db, Stream: live, Namespace: "acme", Agents: agent.Fixed{{Name: "bot"}, {Name: "user-support"}},
@@ -174,24 +173,6 @@ func next[E any](b *fixture, from <-chan E) E {
 		require.FailNow(b, "nothing comes")
 		panic("unreachable")
 	}
-}
-
-// logBuffer is a log that several may write.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (l *logBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.Write(p)
-}
-
-func (l *logBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.buf.String()
 }
 
 // await waits until the log has a text.

@@ -445,5 +445,5 @@ func TestAttackWithoutStore(t *testing.T) {
 		assert.True(t, unavailable[id], "%s does without the store: %v", id, slices.Sorted(maps.Keys(unavailable)))
 	}
 	assert.Equal(t, 1, log.count("store unavailable"))
-	assert.Equal(t, 1, log.count("level="), log.buf.String())
+	assert.Equal(t, 1, log.count("level="), log.String())
 }

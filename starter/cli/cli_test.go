@@ -23,7 +23,7 @@ import (
 func (w *world) run(stdin string, args ...string) (code int, stdout, stderr string) {
 	w.t.Helper()
 	w.t.Setenv("USER", "ann")
-	var out, errs output
+	var out, errs testenv.Buffer
 	a := &app{
 		stdin: strings.NewReader(stdin), stdout: term.New(&out, false), stderr: term.New(&errs, false), settle: w.settle, mindEvery: testenv.Tick, interrupts: osInterrupts,
 		dial: func(context.Context, connection) (threads, func(), error) { return w, func() {}, nil },
@@ -456,7 +456,7 @@ const nobody = "127.0.0.1:1"
 // The only test that dials.
 func TestTemporalDoesNotAnswer(t *testing.T) {
 	t.Setenv("TEMPORAL_ADDRESS", nobody)
-	var out, errs output
+	var out, errs testenv.Buffer
 	code := Run(t.Context(), []string{"list"}, strings.NewReader(""), &out, &errs)
 	require.Equal(t, exitFailed, code)
 	require.Contains(t, errs.String(), "Temporal does not answer at "+nobody+`: start it with "go run ./devserver", or name another with --address or TEMPORAL_ADDRESS`)

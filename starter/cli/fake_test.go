@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -474,24 +473,6 @@ func (w *world) List(_ context.Context, q threadclient.ListQuery) ([]threadclien
 	}, nil
 }
 
-// output collects the output of a program under test.
-type output struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.text.String()
-}
-
 // terminal is a terminal with a program on it.
 type terminal struct {
 	keys, program *os.File // its two ends
@@ -550,7 +531,7 @@ type program struct {
 		io.Writer
 		fmt.Stringer
 	}
-	err        *output
+	err        *testenv.Buffer
 	onTerminal bool
 	in         io.WriteCloser
 	interrupts chan os.Signal
@@ -561,7 +542,7 @@ type program struct {
 func (w *world) start(onTerminal bool, args ...string) *program {
 	w.t.Setenv("USER", "ann")
 	r, in := io.Pipe()
-	p := &program{t: w.t, out: &output{}, err: &output{}, onTerminal: onTerminal, in: in, interrupts: make(chan os.Signal), exit: make(chan int, 1)}
+	p := &program{t: w.t, out: &testenv.Buffer{}, err: &testenv.Buffer{}, onTerminal: onTerminal, in: in, interrupts: make(chan os.Signal), exit: make(chan int, 1)}
 	a := &app{
 		stdin: r, stdout: term.New(p.out, false), stderr: term.New(p.err, false), settle: w.settle, mindEvery: testenv.Tick,
 		dial:       func(context.Context, connection) (threads, func(), error) { return w, func() {}, nil },

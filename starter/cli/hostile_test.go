@@ -461,7 +461,7 @@ func TestNoOutputIsObeyed(t *testing.T) {
 	run := func(h *hostile, args ...string) (code int, stdout, stderr string) {
 		srv := httptest.NewServer(h)
 		defer srv.Close()
-		var out, errs output
+		var out, errs testenv.Buffer
 		a := &app{
 			stdin: strings.NewReader(typed), stdout: term.New(&out, true), stderr: term.New(&errs, false),
 			interrupts: osInterrupts, settle: time.Millisecond,

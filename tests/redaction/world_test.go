@@ -1,7 +1,6 @@
 package redaction
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -9,7 +8,6 @@ import (
 	"net/http"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -45,7 +43,7 @@ const canary = "canary-bird"
 // world is a runtime with a redactor, in which the model, tools, hooks and rules write numbers of cards.
 type world struct {
 	*harness.Harness
-	log safeBuffer
+	log testenv.Buffer
 }
 
 func newWorld(t *testing.T, o harness.Options) *world {
@@ -139,27 +137,9 @@ func later() tool.Tool {
 	}, tool.Background())
 }
 
-// safeBuffer is a buffer for several goroutines.
-type safeBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *safeBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *safeBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
 // view collects everything that a viewer of all threads receives, until the test ends.
-func (w *world) view(thread string) *safeBuffer {
-	var out safeBuffer
+func (w *world) view(thread string) *testenv.Buffer {
+	var out testenv.Buffer
 	ctx, cancel := context.WithCancel(context.Background())
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.API.URL+"/v1/threads/"+thread+"/events", nil)
 	require.NoError(w.T, err)

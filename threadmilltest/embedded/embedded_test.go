@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -30,24 +29,6 @@ import (
 )
 
 const queue = "embedded-test"
-
-// logBuffer collects log lines of several goroutines.
-type logBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *logBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *logBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
 
 func silent() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
@@ -140,7 +121,7 @@ func runGreet(t testing.TB, c client.Client, opts client.StartWorkflowOptions) c
 }
 
 func TestInMemoryWithUI(t *testing.T) {
-	logs := &logBuffer{}
+	logs := &testenv.Buffer{}
 	srv := startServer(t, Config{
 		UIAddr:    "127.0.0.1:0",
 		Namespace: "mill",

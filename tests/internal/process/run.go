@@ -2,7 +2,6 @@ package process
 
 import (
 	"bufio"
-	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -25,7 +24,7 @@ type Run struct {
 	ready, exited chan struct{}
 
 	// output includes stderr.
-	output, stderr buffer
+	output, stderr testenv.Buffer
 }
 
 // Launch starts a command, which is ready when it prints a line with sign. It runs in cmd.Dir, or in a new folder; its
@@ -118,22 +117,4 @@ func (r *Run) AwaitExit() int {
 		require.Fail(r.t, "the process does not end", r.Output())
 	}
 	return r.cmd.ProcessState.ExitCode()
-}
-
-// buffer collects the output of several goroutines.
-type buffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }

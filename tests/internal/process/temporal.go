@@ -14,6 +14,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
+
+	"github.com/threadmill/threadmill/internal/testenv"
 )
 
 // TemporalConfig configures a Temporal server. Its fields are those of embedded.Config.
@@ -59,7 +61,7 @@ func StartTemporal(c TemporalConfig) (*Temporal, error) {
 		return nil, err
 	}
 	cmd := exec.Command(path)
-	var problems buffer
+	var problems testenv.Buffer
 	cmd.Stderr = &problems
 	in, err := cmd.StdinPipe()
 	if err != nil {
