@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/gate"
+	"github.com/threadmill/threadmill/internal/httpserver"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/internal/recovery"
 	"github.com/threadmill/threadmill/llm"
@@ -176,7 +177,7 @@ func serve(ctx context.Context, application Config, o options, runtime *threadmi
 	if !o.servesAPI() {
 		handler = healthOnly(handler)
 	}
-	web := program.Serve(l, handler, runtime.CloseStreams, log)
+	web := httpserver.Serve(l, handler, runtime.CloseStreams, log)
 	var worker *program.Worker
 	var workerFailed, backgroundFailed <-chan error
 	if o.has(roleWorker) || o.has(roleTools) {

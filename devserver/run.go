@@ -16,6 +16,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/internal/httpserver"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/internal/recovery"
 	"github.com/threadmill/threadmill/internal/searchattr"
@@ -77,7 +78,7 @@ type server struct {
 	stream  stream.Stream
 	runtime *threadmill.Runtime
 	worker  *program.Worker
-	web     *program.HTTP
+	web     *httpserver.Server
 
 	// stops stop the parts that were started.
 	stops []func()
@@ -251,6 +252,6 @@ func (s *server) newRuntime(context.Context) (err error) {
 func (s *server) serve(l net.Listener) {
 	s.worker = program.StartWorker(s.runtime)
 	s.onStop(s.worker.Stop)
-	s.web = program.Serve(l, s.runtime.Handler(), s.runtime.CloseStreams, s.log)
+	s.web = httpserver.Serve(l, s.runtime.Handler(), s.runtime.CloseStreams, s.log)
 	s.onStop(func() { s.web.Stop(answerWithin) })
 }

@@ -38,6 +38,7 @@ var layers = [][]string{
 	{"world"},
 	{"internal/server"},
 	{"."},
+	{"internal/httpserver"},
 	{"internal/program"},
 	{"app"},
 	{"worker", "starter"},

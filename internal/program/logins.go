@@ -17,6 +17,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/config"
+	"github.com/threadmill/threadmill/internal/httpserver"
 	"github.com/threadmill/threadmill/internal/mcplogin"
 	"github.com/threadmill/threadmill/internal/sealed"
 	"github.com/threadmill/threadmill/internal/server"
@@ -62,7 +63,7 @@ func secrets(variable, file string) (sealed.Keys, error) {
 func (s Settings) serverLogins(cfg *threadmill.Config, api net.Listener) (*mcplogin.Logins, error) {
 	public := s.PublicURL
 	if public == "" && api != nil {
-		public = listenerURL(api)
+		public = httpserver.URL(api)
 	}
 	i := slices.IndexFunc(s.MCP, func(one config.MCPServer) bool { return one.Login != nil })
 	switch {

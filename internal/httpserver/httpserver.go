@@ -1,4 +1,6 @@
-package program
+// Package httpserver runs the HTTP server of a program: with limits for what strangers hold open, and an end that waits for
+// requests but not for streams.
+package httpserver
 
 import (
 	"context"
@@ -9,41 +11,10 @@ import (
 	"net"
 	"net/http"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"golang.org/x/net/netutil"
 )
-
-// Listen listens on the value of a flag. The error names the flag.
-func Listen(flag, addr string) (net.Listener, error) {
-	if err := ValidateAddr(flag, addr); err != nil {
-		return nil, err
-	}
-	l, err := net.Listen("tcp", addr)
-	if err != nil {
-		return nil, Taken(flag, addr, err)
-	}
-	return l, nil
-}
-
-// ValidateAddr reports whether the value of a flag can be an address.
-func ValidateAddr(flag, addr string) error {
-	if _, port, err := net.SplitHostPort(addr); err != nil || port == "" {
-		return Usagef("--%s: %q is not host:port, such as 127.0.0.1:8080", flag, addr)
-	}
-	return nil
-}
-
-// Taken returns the error for an address of a flag that is in use or not available.
-func Taken(flag, addr string, err error) error {
-	// The messages of libraries repeat the address.
-	var cause syscall.Errno
-	if errors.As(err, &cause) {
-		err = cause
-	}
-	return fmt.Errorf("--%s: cannot listen on %s: %w; stop what runs there, or choose another address with --%[1]s", flag, addr, err)
-}
 
 const (
 	// maxConnections is the limit of open connections of a listener; further ones wait.
@@ -69,8 +40,8 @@ func (l frugal) Accept() (net.Conn, error) {
 	return conn, err
 }
 
-// HTTP is a running HTTP server.
-type HTTP struct {
+// Server is a running HTTP server.
+type Server struct {
 	listener net.Listener
 	server   *http.Server
 	draining atomic.Bool
@@ -82,34 +53,35 @@ type HTTP struct {
 
 // Serve serves a handler on a listener, which it closes in the end. Stop calls closeStreams to end
 // responses that would not end otherwise.
-func Serve(l net.Listener, handler http.Handler, closeStreams func(), log *slog.Logger) *HTTP {
+func Serve(l net.Listener, handler http.Handler, closeStreams func(), log *slog.Logger) *Server {
 	return serve(l, maxConnections, handler, closeStreams, log)
 }
 
-func serve(l net.Listener, connections int, handler http.Handler, closeStreams func(), log *slog.Logger) *HTTP {
+func serve(l net.Listener, connections int, handler http.Handler, closeStreams func(), log *slog.Logger) *Server {
 	base, endAll := context.WithCancel(context.Background())
-	h := &HTTP{listener: l, failed: make(chan error, 1), endAll: endAll}
-	h.server = &http.Server{
-		Handler:           h.refuseWhileDraining(handler),
+	s := &Server{listener: l, failed: make(chan error, 1), endAll: endAll}
+	s.server = &http.Server{
+		Handler:           s.refuseWhileDraining(handler),
 		BaseContext:       func(net.Listener) context.Context { return base },
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       2 * time.Minute,
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
-	h.server.RegisterOnShutdown(closeStreams)
+	s.server.RegisterOnShutdown(closeStreams)
 	go func() {
-		if err := h.server.Serve(netutil.LimitListener(frugal{l}, connections)); !errors.Is(err, http.ErrServerClosed) {
-			h.failed <- fmt.Errorf("serving HTTP on %s: %w", l.Addr(), err)
+		if err := s.server.Serve(netutil.LimitListener(frugal{l}, connections)); !errors.Is(err, http.ErrServerClosed) {
+			s.failed <- fmt.Errorf("serving HTTP on %s: %w", l.Addr(), err)
 		}
 	}()
-	return h
+	return s
 }
 
 // URL is the address of the server on this machine.
-func (h *HTTP) URL() string { return listenerURL(h.listener) }
+func (s *Server) URL() string { return URL(s.listener) }
 
-func listenerURL(l net.Listener) string {
+// URL is the address of a listener on this machine.
+func URL(l net.Listener) string {
 	host, port, err := net.SplitHostPort(l.Addr().String())
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
 		return "http://" + net.JoinHostPort("localhost", port)
@@ -118,28 +90,28 @@ func listenerURL(l net.Listener) string {
 }
 
 // Failed receives an error if the server ends by itself.
-func (h *HTTP) Failed() <-chan error { return h.failed }
+func (s *Server) Failed() <-chan error { return s.failed }
 
 // Drain makes /readyz answer 503, so that new requests go elsewhere.
-func (h *HTTP) Drain() { h.draining.Store(true) }
+func (s *Server) Drain() { s.draining.Store(true) }
 
 // Stop stops accepting requests, ends event streams, and waits up to grace for all other requests;
 // then it closes their connections.
-func (h *HTTP) Stop(grace time.Duration) {
-	h.Drain()
-	defer h.endAll()
+func (s *Server) Stop(grace time.Duration) {
+	s.Drain()
+	defer s.endAll()
 	ctx, cancel := context.WithTimeout(context.Background(), grace)
 	defer cancel()
-	if err := h.server.Shutdown(ctx); err != nil {
-		h.endAll()
+	if err := s.server.Shutdown(ctx); err != nil {
+		s.endAll()
 		// The error has no reader.
-		_ = h.server.Close()
+		_ = s.server.Close()
 	}
 }
 
-func (h *HTTP) refuseWhileDraining(next http.Handler) http.Handler {
+func (s *Server) refuseWhileDraining(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/readyz" || !h.draining.Load() {
+		if r.URL.Path != "/readyz" || !s.draining.Load() {
 			next.ServeHTTP(w, r)
 			return
 		}
