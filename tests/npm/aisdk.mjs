@@ -11,7 +11,7 @@ import { createKeys } from "./keys.mjs";
 const [client, base, scenario] = process.argv.slice(2);
 const indexed = client === "workflow";
 const version = indexed ? "ai7" : client;
-const { WorkflowChatTransport } = await import("@ai-sdk/workflow/client");
+const { WorkflowChatTransport } = indexed || scenario === "sources" ? await import("@ai-sdk/workflow/client") : {};
 const { AbstractChat, DefaultChatTransport, lastAssistantMessageIsCompleteWithApprovalResponses, lastAssistantMessageIsCompleteWithToolCalls } = await import(version);
 
 class State {
