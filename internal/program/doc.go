@@ -1,5 +1,6 @@
 // Package program contains the parts of the programs that run threads: it reads the configuration,
-// opens the store and the stream that the environment names, serves HTTP, and ends the process.
+// opens the store and the stream that the environment names, runs the worker, and ends the process.
+// Package httpserver serves HTTP.
 //
 // A program is a cobra command whose RunE returns when its context ends; [Main] runs it:
 //
