@@ -101,6 +101,7 @@ func onSignal[T any](t *conversation, name string, handle func(workflow.Context,
 func onUpdate[A, R any](t *conversation, name, description string, check func(A) error, handle func(workflow.Context, A) (R, error)) handler {
 	return handler{set: func(ctx workflow.Context) error {
 		inOrder := func(ctx workflow.Context, arg exact[A]) (R, error) {
+			t.accept(ctx)
 			t.drain(ctx)
 			return handle(ctx, redacted(ctx, &t.redactor, arg.value))
 		}

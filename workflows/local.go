@@ -27,6 +27,21 @@ type holder struct {
 
 	// first is the first workflow task that this process has run and not replayed.
 	first int
+
+	// accepted is the last workflow task in which the thread accepted an update, plus 1.
+	accepted int
+}
+
+// accept notes that the workflow task has accepted an update. Temporal keeps the update when the task ends. Until then, nothing
+// that follows from it may be stored, shown or done: if Temporal or the sender fails together with the worker, there never was an
+// update.
+func (h *holder) accept(ctx workflow.Context) {
+	h.accepted = workflow.GetInfo(ctx).GetCurrentHistoryLength() + 1
+}
+
+// causeKept reports whether all that the thread knows is in its history, so that local activities may act on it.
+func (h *holder) causeKept(ctx workflow.Context) bool {
+	return h.accepted != workflow.GetInfo(ctx).GetCurrentHistoryLength()+1
 }
 
 // mayHold reports whether another step may run as a local activity.
@@ -34,7 +49,7 @@ func (h *holder) mayHold(ctx workflow.Context) bool {
 	if task := workflow.GetInfo(ctx).GetCurrentHistoryLength(); task != h.task {
 		h.task, h.held = task, 0
 	}
-	return h.held < holdLimit
+	return h.held < holdLimit && h.causeKept(ctx)
 }
 
 // newHistory is the length of a history in the first workflow task of a thread that was started with one signal.

@@ -41,6 +41,14 @@ func localFirst(ctx workflow.Context, options func(workflow.Context, string) wor
 	return workflow.ExecuteActivity(options(ctx, summary), name, input).Get(ctx, reply)
 }
 
+// effect is localFirst for an activity that stores or shows something: it is no local activity before Temporal has its cause.
+func (t *conversation) effect(ctx workflow.Context, options func(workflow.Context, string) workflow.Context, summary, name string, input, reply any) error {
+	if t.causeKept(ctx) {
+		return localFirst(ctx, options, summary, name, input, reply)
+	}
+	return workflow.ExecuteActivity(options(ctx, summary), name, input).Get(ctx, reply)
+}
+
 // callModel makes the run's next model call.
 func (t *activeTurn) callModel(ctx workflow.Context, r *thread.AgentRun) (step.ModelReply, error) {
 	t.flushIfOverloaded(ctx)
@@ -102,7 +110,7 @@ func (t *conversation) planCalls(ctx workflow.Context, next func() step.Plan) (s
 	defer t.step()()
 	var reply step.PlanReply
 	summary := fmt.Sprintf("%s · plan %d calls", input.Agent, len(input.Only))
-	err := localFirst(ctx, activity, summary, signals.ActivityPlanCalls, input, &reply)
+	err := t.effect(ctx, activity, summary, signals.ActivityPlanCalls, input, &reply)
 	return reply, t.stored(input.Flush, err)
 }
 
@@ -147,7 +155,7 @@ func (t *conversation) record(ctx workflow.Context) {
 	for more := true; more; {
 		input := step.Record{Thread: t.state.Ref(), Flush: t.state.Outbox.Flush()}
 		more = len(input.Flush.Records) < len(t.state.Outbox.Pending)
-		err := localFirst(ctx, activity, "store records", signals.ActivityRecord, input, nil)
+		err := t.effect(ctx, activity, "store records", signals.ActivityRecord, input, nil)
 		if t.stored(input.Flush, err) != nil {
 			return
 		}
@@ -165,7 +173,7 @@ func (t *conversation) flushIfOverloaded(ctx workflow.Context) {
 // heartbeat, so a failure here only costs time.
 func (t *activeTurn) notify(ctx workflow.Context) {
 	input := step.Notify{Thread: t.state.Ref(), TraceID: t.turn.Item.TraceID, Reason: t.turn.Interrupted.Reason}
-	if err := workflow.ExecuteLocalActivity(local(ctx, "stop running steps"), signals.ActivityNotify, input).Get(ctx, nil); err != nil {
+	if err := t.effect(ctx, bounded, "stop running steps", signals.ActivityNotify, input, nil); err != nil {
 		workflow.GetLogger(ctx).Warn("telling running steps to stop", "thread", t.state.ThreadID, "error", err)
 	}
 }

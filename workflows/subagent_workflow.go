@@ -102,7 +102,7 @@ func (t subAgent) endDelegate(ctx workflow.Context) (step.DelegateReply, error) 
 	}
 	input.Flush = s.Outbox.Flush()
 	var end step.EndReply
-	if err := t.stored(input.Flush, localFirst(ctx, activity, "answer", signals.ActivityEndDelegate, input, &end)); err != nil {
+	if err := t.stored(input.Flush, t.effect(ctx, activity, "answer", signals.ActivityEndDelegate, input, &end)); err != nil {
 		return t.endLost(ctx, step.DelegateReply{Error: step.Why(reason(err))}, err)
 	}
 	if !closed {
