@@ -192,7 +192,7 @@ func (r *Runtime) newFollower(m event.NewMessage, o SendOptions) (*follower, err
 	threads := r.client
 	if o.Namespace != "" && o.Namespace != threads.Namespace() {
 		var err error
-		threads, err = threadclient.New(threadclient.Config{Temporal: r.cfg.Temporal, Namespace: o.Namespace, TaskQueue: r.cfg.TaskQueue, Redact: r.cfg.Redact, Urgent: r.cfg.urgent, AnswerWithin: r.cfg.AnswerWithin})
+		threads, err = threadclient.New(threadclient.Config{Temporal: r.cfg.Temporal, Namespace: o.Namespace, TaskQueue: r.cfg.TaskQueue, Redact: r.cfg.Redact, Erased: r.cfg.erased, Known: r.cfg.hasEvent, Urgent: r.cfg.urgent, AnswerWithin: r.cfg.AnswerWithin})
 		if err != nil {
 			return nil, err
 		}

@@ -231,6 +231,10 @@ func NewPost(id string, m event.NewMessage) Post {
 type PostResult struct {
 	EventID string `json:"eventId" doc:"The id of the event: the given one, or a new one"`
 	Status  string `json:"status" enum:"queued,duplicate" doc:"duplicate: the thread already has this id, and nothing was added"`
+
+	// Room is the room in the thread's queue, in bytes. A client may send that much by signal, which is not answered, before it
+	// asks again.
+	Room int `json:"room,omitempty" hidden:"true"`
 }
 
 // Statuses of a [PostResult].
@@ -257,6 +261,9 @@ type PostBatch struct {
 // and this is its details.
 type PostBatchResult struct {
 	Results []PostOutcome `json:"results"`
+
+	// Room is that of [PostResult].
+	Room int `json:"room,omitempty"`
 }
 
 // PostOutcome is the result of one post of a batch.
@@ -265,7 +272,7 @@ type PostOutcome struct {
 
 	// Status is a status of [PostResult], or the type of the error that update "post" would have
 	// returned:
-	// [RefusedType], [FullType], [BusyType], [ClosedType]. Error is its message.
+	// [RefusedType], [FullType], [BusyType], [ClosedType], [ConflictType]. Error is its message.
 	Status string `json:"status"`
 	Error  string `json:"error,omitempty"`
 }

@@ -28,6 +28,9 @@ var (
 	ErrOverloaded = errors.New("too many posts are waiting for the thread")
 	// ErrBusy means that a turn is in progress and the post's onBusy is [event.OnBusyReject].
 	ErrBusy = errors.New("a turn is in progress")
+	// ErrConflict means that the thread has an event with the id of the post and another content. An event cannot be changed by
+	// posting it again; another message needs another id.
+	ErrConflict = errors.New("the thread already has an event with this id and another content")
 	// ErrEarly means that the thread does not know the tool call yet, and may learn of it: people see
 	// an approval request as soon as it is stored. The caller can retry.
 	ErrEarly = errors.New("the thread does not know this tool call yet, and a model call is in progress: try again")
@@ -45,6 +48,7 @@ const (
 	BusyType      = "busy"
 	DuplicateType = "duplicate"
 	FullType      = "full"
+	ConflictType  = "conflict"
 
 	// EarlyType is the type of [ErrEarly].
 	EarlyType = "early"

@@ -179,9 +179,9 @@ func TestTextDecidesNothing(t *testing.T) {
 			for _, id := range []string{"d1", "d2", "d3", "d4", "d5"} {
 				require.True(t, w.has(id), id)
 			}
-			require.Equal(t, signals.PostBatchResult{Results: []signals.PostOutcome{
+			require.Equal(t, []signals.PostOutcome{
 				{EventID: "d4", Status: signals.PostQueued}, {EventID: "d5", Status: signals.PostQueued}, {EventID: "d1", Status: signals.PostDuplicate},
-			}}, batch.result)
+			}, batch.result.(signals.PostBatchResult).Results)
 		})
 	}
 }

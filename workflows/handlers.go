@@ -151,6 +151,8 @@ func refuse(err error) error {
 		return temporal.NewNonRetryableApplicationError(err.Error(), signals.ProcessedType, nil)
 	case errors.Is(err, signals.ErrEarly):
 		return temporal.NewNonRetryableApplicationError(err.Error(), signals.EarlyType, nil)
+	case errors.Is(err, signals.ErrConflict):
+		return temporal.NewNonRetryableApplicationError(err.Error(), signals.ConflictType, nil)
 	case errors.Is(err, thread.ErrBusy):
 		return temporal.NewNonRetryableApplicationError(err.Error(), signals.BusyType, nil)
 	}

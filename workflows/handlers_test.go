@@ -93,12 +93,17 @@ func TestUpdateValidators(t *testing.T) {
 		posted := w.update(signals.UpdatePost, says("e1", "go"))
 		w.RegisterDelayedCallback(func() {
 			require.NoError(t, posted.err)
-			require.Equal(t, signals.PostResult{EventID: "e1", Status: signals.PostQueued}, posted.result)
+			result := posted.result.(signals.PostResult)
+			require.Positive(t, result.Room)
+			require.Less(t, result.Room, 768<<10, "the event takes some")
+			require.Equal(t, signals.PostResult{EventID: "e1", Status: signals.PostQueued, Room: result.Room}, result)
 		}, 1)
 	})
 	w.then(func() {
 		refused["no payload"] = w.update(signals.UpdatePost, signals.Post{ID: "e2"})
 		refused["duplicate"] = w.update(signals.UpdatePost, says("e1", "go"))
+		refused["conflict"] = w.update(signals.UpdatePost, says("e1", "go on"))
+		refused["conflict in a turn"] = w.update(signals.UpdateTurn, says("e1", "go on"))
 		refused["busy"] = w.update(signals.UpdatePost, busy)
 		refused["turn without id"] = w.update(signals.UpdateTurn, says("", "x"))
 		refused["turn of another thread"] = w.update(signals.UpdateTurn, signals.NewPost("e2", event.NewMessage{ThreadID: "t2", SenderID: "a", SenderType: event.CreatedByUser, Content: "x"}))

@@ -68,7 +68,7 @@ func (t posts) postedBy(ctx workflow.Context, p signals.Post, n int) (signals.Po
 	case posted.Duplicate:
 		return signals.PostResult{EventID: posted.EventID, Status: signals.PostDuplicate}, nil
 	}
-	return signals.PostResult{EventID: posted.EventID, Status: signals.PostQueued}, nil
+	return signals.PostResult{EventID: posted.EventID, Status: signals.PostQueued, Room: t.state.Room()}, nil
 }
 
 // updatePostBatch handles the posts of a batch in order.
@@ -77,6 +77,7 @@ func (t posts) updatePostBatch(ctx workflow.Context, b signals.PostBatch) (signa
 	for i, p := range b.Posts {
 		out.Results[i] = outcome(t.postedBy(ctx, p, i))
 	}
+	out.Room = t.state.Room()
 	return out, nil
 }
 
@@ -133,7 +134,10 @@ func (t posts) updateTurn(ctx workflow.Context, p signals.Post) (signals.TurnRes
 }
 
 func (t posts) validatePost(p signals.Post) error {
-	if t.state.Inbox.WasPosted(p.ID) {
+	switch again, err := t.state.WasPosted(p); {
+	case err != nil:
+		return refuse(err)
+	case again:
 		return temporal.NewNonRetryableApplicationError("event "+p.ID+" was posted before", signals.DuplicateType, nil)
 	}
 	return refuse(t.state.ValidatePost(p))
@@ -143,7 +147,10 @@ func (t posts) validateTurn(p signals.Post) error {
 	if p.ID == "" {
 		return refuse(event.FieldErrorf("id", "is required to wait for a turn"))
 	}
-	if t.state.Inbox.WasPosted(p.ID) {
+	switch again, err := t.state.WasPosted(p); {
+	case err != nil:
+		return refuse(err)
+	case again:
 		if _, known := t.state.Turns.Outcome(p.ID); !known && !t.state.Awaits(p.ID) {
 			return refuse(signals.ErrProcessed)
 		}

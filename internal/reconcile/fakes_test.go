@@ -276,7 +276,9 @@ func ended(eventID string, status signals.TurnStatus) event.Record {
 // knows is the state of a thread to which these events were posted.
 func knows(ids ...string) *thread.State {
 	s := &thread.State{Namespace: "acme", ThreadID: "t"}
-	s.Inbox.PostedIDs = ids
+	for _, id := range ids {
+		s.Inbox.Posted = append(s.Inbox.Posted, thread.PostedEvent{ID: id})
+	}
 	return s
 }
 

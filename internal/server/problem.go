@@ -54,6 +54,8 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 		return huma.Error409Conflict(fmt.Sprintf("thread %q is closed", threadID))
 	case errors.Is(err, signals.ErrThreadExists):
 		return huma.Error409Conflict(fmt.Sprintf("thread %q already exists", threadID))
+	case errors.Is(err, signals.ErrConflict):
+		return huma.Error409Conflict(fmt.Sprintf("thread %q already has an event with this id and another content: an event cannot be changed by posting it again; give another message another id, or none", threadID))
 	case errors.Is(err, signals.ErrBusy):
 		return huma.Error409Conflict(fmt.Sprintf("thread %q is busy with a turn, and onBusy is reject", threadID))
 	case errors.Is(err, signals.ErrFull):

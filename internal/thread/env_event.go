@@ -85,7 +85,7 @@ func (s *State) publish(now time.Time, e event.EnvEvent, brief json.RawMessage, 
 		return
 	}
 	e.Metadata.TriggerSessionID = s.ThreadID
-	s.Inbox.rememberPosted(e.ID)
+	s.Inbox.rememberPosted(e.ID, "")
 	q := Queued{Item: event.Item{
 		ID: e.ID, ThreadID: s.ThreadID, Type: e.Type, Payload: e.Payload, Timestamp: e.Timestamp, Metadata: rawJSON(e.Metadata),
 		Status: event.ItemPending, TraceID: traceID, ParentEventID: parent, Namespace: s.Namespace, CreatedAt: now, UpdatedAt: now,

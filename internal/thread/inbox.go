@@ -24,9 +24,9 @@ type Inbox struct {
 	Failed []Queued     `json:"failed,omitempty"`
 	Ended  []event.Item `json:"ended,omitempty"`
 
-	// PostedIDs are the ids of the last posted events; posted is their index.
-	PostedIDs []string `json:"postedIds,omitempty"`
-	posted    map[string]bool
+	// Posted are the last posted events; posted has their digests by id.
+	Posted []PostedEvent `json:"postedIds,omitempty"`
+	posted map[string]string
 }
 
 // Queued is an item in the queue.
@@ -365,25 +365,32 @@ func (s *State) CancelDerived(now time.Time, ctl signals.Control) {
 
 // WasPosted reports whether the thread remembers an event with this id.
 func (in *Inbox) WasPosted(id string) bool {
-	if in.posted == nil {
-		in.posted = make(map[string]bool, len(in.PostedIDs))
-		for _, known := range in.PostedIDs {
-			in.posted[known] = true
-		}
-	}
-	return in.posted[id]
+	_, ok := in.digest(id)
+	return ok
 }
 
-// rememberPosted adds an event to the posted events.
-func (in *Inbox) rememberPosted(id string) {
+// digest returns the digest of a posted event, or "" if it is not known.
+func (in *Inbox) digest(id string) (digest string, posted bool) {
+	if in.posted == nil {
+		in.posted = make(map[string]string, len(in.Posted))
+		for _, known := range in.Posted {
+			in.posted[known.ID] = known.Digest
+		}
+	}
+	digest, posted = in.posted[id]
+	return digest, posted
+}
+
+// rememberPosted adds an event to the posted events. The digest is "" if nobody may post the event again.
+func (in *Inbox) rememberPosted(id, digest string) {
 	if in.WasPosted(id) {
 		return
 	}
-	in.posted[id] = true
-	in.PostedIDs = append(in.PostedIDs, id)
-	if n := len(in.PostedIDs) - maxPostedIDs; n > 0 {
-		delete(in.posted, in.PostedIDs[0])
-		in.PostedIDs = in.PostedIDs[n:]
+	in.posted[id] = digest
+	in.Posted = append(in.Posted, PostedEvent{id, digest})
+	if n := len(in.Posted) - maxPostedIDs; n > 0 {
+		delete(in.posted, in.Posted[0].ID)
+		in.Posted = in.Posted[n:]
 	}
 }
 

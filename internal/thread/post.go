@@ -21,17 +21,28 @@ var (
 	ErrBusy   = errors.New("a turn is in progress and onBusy is reject")
 )
 
+// WasPosted reports whether the thread has the event of a post. A post with its id and another content is an error.
+func (s *State) WasPosted(p signals.Post) (bool, error) {
+	digest, ok := s.Inbox.digest(p.ID)
+	if p.ID == "" || !ok {
+		return false, nil
+	}
+	if digest != "" && digest != digestOf(p) {
+		return true, fmt.Errorf("%w: event %s", signals.ErrConflict, p.ID)
+	}
+	return true, nil
+}
+
 // Incoming is a valid post that was read.
 type Incoming struct {
 	signals.Post
 	content signals.Content
 }
 
-// ReadPost validates and decodes a post. It does not read a post whose id was posted before: only the id
-// of such a duplicate matters.
+// ReadPost validates and decodes a post. It does not read a post that was posted before.
 func (s *State) ReadPost(p signals.Post) (Incoming, error) {
-	if p.ID != "" && s.Inbox.WasPosted(p.ID) {
-		return Incoming{Post: p}, nil
+	if again, err := s.WasPosted(p); again {
+		return Incoming{Post: p}, err
 	}
 	content, err := p.Read(s.ThreadID)
 	return Incoming{p, content}, err
@@ -58,6 +69,14 @@ func (s *State) admit(p Incoming) error {
 		return ErrBusy
 	}
 	return nil
+}
+
+// Room returns for how many bytes of events the queue has room.
+func (s *State) Room() int {
+	if s.Closing != nil {
+		return 0
+	}
+	return max(0, maxQueueBytes-s.queuedBytes())
 }
 
 // itemBytes is the approximate size of an item without its payload.
@@ -168,7 +187,7 @@ func (s *State) newItem(now time.Time, read Incoming) Queued {
 		e.Timestamp = cmp.Or(p.Timestamp, now.UnixMilli())
 		p.Timestamp, p.Metadata, content.Env = e.Timestamp, rawJSON(e.Metadata), &e
 	}
-	s.Inbox.rememberPosted(p.ID)
+	s.Inbox.rememberPosted(p.ID, digestOf(p))
 	q := Queued{content: &content, OnBusy: p.OnBusy, OnWaiting: p.OnWaiting, Traceparent: p.Traceparent, Options: Options{Agents: p.Agents, Tools: p.Tools}, Item: event.Item{
 		ID: p.ID, ThreadID: s.ThreadID, Type: p.Type, Payload: p.Payload, Timestamp: p.Timestamp, Metadata: p.Metadata, Status: event.ItemPending,
 		Priority: p.Priority, TTL: p.TTL, TraceID: p.TraceID, ParentEventID: p.ParentEventID,

@@ -82,6 +82,9 @@ func (m *machine) say() {
 	}
 	p.Priority = m.rnd.IntN(3)
 	out, err := postAt(m.s, m.now, p)
+	if m.conflicts(p, err) {
+		return
+	}
 	require.NoError(m.t, err)
 	if !out.Duplicate {
 		m.posted = append(m.posted, p.ID)

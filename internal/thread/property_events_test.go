@@ -45,6 +45,10 @@ func (m *machine) happen() {
 	p.Priority, p.TTL = m.rnd.IntN(3), int64(m.rnd.IntN(2)*5000)
 	seen := m.s.Inbox.WasPosted(p.ID)
 	out, err := postAt(m.s, m.now, p)
+	if m.conflicts(p, err) {
+		require.True(m.t, seen)
+		return
+	}
 	require.NoError(m.t, err)
 	require.Equal(m.t, seen, out.Duplicate, "S3-10")
 	if !seen {

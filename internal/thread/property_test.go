@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -37,8 +38,11 @@ type machine struct {
 	order  []event.Record
 	asked  map[string]bool
 	posted []string
-	ended  int
-	calls  int
+
+	// contents are those of the posts that the thread took.
+	contents map[string]string
+	ended    int
+	calls    int
 
 	// arrived numbers events as they came to wait, made are those among them that hooks
 	// have made, done those whose end was seen.
@@ -142,6 +146,8 @@ func (m *machine) post() {
 	seen := m.s.Inbox.WasPosted(p.ID)
 	out, err := postAt(m.s, m.now, p)
 	switch {
+	case m.conflicts(p, err):
+		require.True(m.t, seen)
 	case err != nil:
 		require.ErrorIs(m.t, err, ErrBusy)
 		require.False(m.t, seen)
@@ -154,6 +160,20 @@ func (m *machine) post() {
 			m.s.Turns.Interrupt(signals.Control{Action: signals.ControlInterrupt})
 		}
 	}
+}
+
+// conflicts reports whether a post was refused because the thread has another one with its id.
+func (m *machine) conflicts(p signals.Post, err error) bool {
+	if m.contents == nil {
+		m.contents = map[string]string{}
+	}
+	content := p.Type + string(p.Payload)
+	conflict := m.contents[p.ID] != "" && m.contents[p.ID] != content
+	require.Equal(m.t, conflict, errors.Is(err, signals.ErrConflict), "%s: %v", p.ID, err)
+	if err == nil {
+		m.contents[p.ID] = content
+	}
+	return conflict
 }
 
 func (m *machine) begin() {

@@ -39,7 +39,7 @@ func (s *State) Restore(r signals.Restore) {
 	s.Tasks.Count = restoredNumber(s.Tasks.Count, r.TaskNumber, len(s.Tasks.Running)+len(s.Tasks.Ended) == 0)
 	s.Children.Count = restoredNumber(s.Children.Count, r.ChildNumber, len(s.Children.SubAgents) == 0 && len(s.Turns.Outcomes) == 0)
 	for _, id := range r.Known {
-		s.Inbox.rememberPosted(id)
+		s.Inbox.rememberPosted(id, "")
 	}
 	if len(r.Decisions)+len(r.Results)+len(r.Inputs)+len(r.SubAgents) == 0 {
 		return

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
@@ -44,6 +45,46 @@ type lanes struct {
 	mu    sync.Mutex
 	of    map[string]*lane
 	bytes int
+
+	// rooms is what each thread may still be sent by signal, in bytes.
+	rooms *simplelru.LRU[string, int]
+}
+
+// Limits of what a thread is sent by signal before it is asked. Signals are not answered, so a sender would not learn that the queue
+// is full.
+const (
+	firstRoom  = 16 << 10 // of a thread that this process has not asked yet, in bytes
+	roomShare  = 4        // a process takes one part in so many of the room in the queue
+	postWeight = 512      // what a post takes beside its content, in bytes
+	keptRooms  = 10000    // threads
+)
+
+// takeRoom reports whether a thread may be sent a post by signal.
+func (l *lanes) takeRoom(workflowID string, p signals.Post) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.rooms == nil {
+		l.rooms, _ = simplelru.NewLRU[string, int](keptRooms, nil) // it fails without a size only
+	}
+	room, known := l.rooms.Get(workflowID)
+	if !known {
+		room = firstRoom
+	}
+	room -= p.Size() + postWeight
+	if room < 0 {
+		return false
+	}
+	l.rooms.Add(workflowID, room)
+	return true
+}
+
+// setRoom notes how much room a thread has.
+func (l *lanes) setRoom(workflowID string, room int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.rooms != nil {
+		l.rooms.Add(workflowID, room/roomShare)
+	}
 }
 
 // lane batches the posts of one process to one thread. It sends one update at a time, and posts
@@ -162,6 +203,23 @@ type posts struct {
 	lanes *lanes
 }
 
+// unasked reports whether a post is sent by signal, since nothing depends on the answer of the thread. fresh is set if the id of the
+// post is new.
+func (c *posts) unasked(ctx context.Context, threadID string, p signals.Post, fresh bool) bool {
+	if p.OnBusy == event.OnBusyReject {
+		return false
+	}
+	if !fresh {
+		if c.known == nil {
+			return false
+		}
+		if known, err := c.known(ctx, c.namespace, threadID, p.ID); known || err != nil {
+			return false
+		}
+	}
+	return c.lanes.takeRoom(signals.WorkflowID(c.namespace, threadID), p)
+}
+
 // submit sends a post by update, in a batch with other waiting posts. It does not send a post whose
 // context has ended before.
 //
@@ -228,22 +286,22 @@ const (
 // postBySignal sends a post as a signal to a thread without a worker. silence is the error of the
 // update.
 func (c *posts) postBySignal(ctx context.Context, threadID string, p signals.Post, open *signals.Start, state diagnosis, silence error) (signals.PostResult, error) {
-	var err error
-	switch {
-	case ctx.Err() != nil || !state.reachable || state.working || state.historyEvents > maxSilentEvents || state.historyBytes > maxSilentBytes:
+	if ctx.Err() != nil || !state.reachable || state.working || state.historyEvents > maxSilentEvents || state.historyBytes > maxSilentBytes {
 		if !is[*UnansweredError](silence) {
 			silence = &UnansweredError{ThreadID: threadID, Reason: state.reason, Err: silence}
 		}
 		return signals.PostResult{}, c.explain(ctx, signals.UpdatePost, threadID, silence)
-	case open != nil:
-		err = c.signalOrOpen(ctx, threadID, *open, p)
-	default:
-		err = c.signal(ctx, threadID, signals.SignalPost, p)
 	}
-	if err != nil {
-		return signals.PostResult{}, err
+	return c.keep(ctx, threadID, p, open)
+}
+
+// keep sends a post as a signal.
+func (c *posts) keep(ctx context.Context, threadID string, p signals.Post, open *signals.Start) (signals.PostResult, error) {
+	out := signals.PostResult{EventID: p.ID, Status: signals.PostQueued}
+	if open != nil {
+		return out, c.signalOrOpen(ctx, threadID, *open, p)
 	}
-	return signals.PostResult{EventID: p.ID, Status: signals.PostQueued}, nil
+	return out, c.signal(ctx, threadID, signals.SignalPost, p)
 }
 
 // send sends one batch and returns the result of each post to its caller.
@@ -278,6 +336,7 @@ func (c *posts) sendBatch(ctx context.Context, threadID string, batch []*pending
 		if err != nil {
 			return nil, c.explain(ctx, signals.UpdatePost, threadID, c.withReason(ctx, threadID, err))
 		}
+		c.lanes.setRoom(signals.WorkflowID(c.namespace, threadID), out.Room)
 		return []signals.PostOutcome{{EventID: out.EventID, Status: out.Status}}, nil
 	}
 	posts := make([]signals.Post, len(batch))
@@ -292,6 +351,9 @@ func (c *posts) sendBatch(ctx context.Context, threadID string, batch []*pending
 	err := c.sendUpdate(ctx, threadID, opts, batch[0].open, &out)
 	if app, ok := errors.AsType[*temporal.ApplicationError](err); ok && app.Type() == signals.NothingPostedType {
 		err = app.Details(&out)
+	}
+	if err == nil {
+		c.lanes.setRoom(signals.WorkflowID(c.namespace, threadID), out.Room)
 	}
 	return out.Results, c.explain(ctx, signals.UpdatePostBatch, threadID, c.withReason(ctx, threadID, err))
 }

@@ -36,6 +36,9 @@ type oneThread struct {
 	// says is the result of a post. nil = queued.
 	says func(signals.Post) signals.PostOutcome
 
+	// room is what a thread tells of its queue.
+	room int
+
 	// silent is a thread for which no worker runs; task is its workflow task. Temporal cannot
 	// describe a hidden one.
 	silent  bool
@@ -88,7 +91,7 @@ func (o *oneThread) UpdateWorkflow(ctx context.Context, u client.UpdateWorkflowO
 	if r := out.Results[0]; r.Status != signals.PostQueued && r.Status != signals.PostDuplicate {
 		return nil, temporal.NewNonRetryableApplicationError(r.Error, r.Status, nil)
 	}
-	return answered{signals.PostResult{EventID: ids[0], Status: out.Results[0].Status}}, nil
+	return answered{signals.PostResult{EventID: ids[0], Status: out.Results[0].Status, Room: o.room}}, nil
 }
 
 func (o *oneThread) turn(ctx context.Context) (client.WorkflowUpdateHandle, error) {

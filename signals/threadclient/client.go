@@ -42,6 +42,11 @@ type Config struct {
 	// have. Default: nobody is asked; an erased thread that is opened again ends at once, and is erased again.
 	Erased func(ctx context.Context, namespace, threadID string) (bool, error)
 
+	// Known reports whether the store has an event of a thread. An event that it does not have is posted by signal, which Temporal
+	// keeps within milliseconds, whatever the thread does; otherwise the thread is asked whether it has the event, with the same
+	// content or another one. Default: events to which the client gives the id are posted by signal.
+	Known func(ctx context.Context, namespace, threadID, eventID string) (bool, error)
+
 	// Urgent is called when a thread is sent what must not wait for a step that runs as a local activity: it tells the
 	// step to let the workflow task go. Default: the thread handles it within two seconds.
 	Urgent func(ctx context.Context, namespace, threadID string)
@@ -64,7 +69,7 @@ func New(cfg Config) (*Client, error) {
 	if err := signals.ValidateID("namespace", cfg.Namespace); err != nil {
 		return nil, err
 	}
-	return newClient(&conn{cfg.Temporal, cfg.Namespace, cfg.TaskQueue, cfg.StepQueues, cfg.Redact, cfg.Erased, cfg.Urgent, cmp.Or(cfg.AnswerWithin, answerWithin)}, &lanes{of: map[string]*lane{}}), nil
+	return newClient(&conn{cfg.Temporal, cfg.Namespace, cfg.TaskQueue, cfg.StepQueues, cfg.Redact, cfg.Erased, cfg.Known, cfg.Urgent, cmp.Or(cfg.AnswerWithin, answerWithin)}, &lanes{of: map[string]*lane{}}), nil
 }
 
 func newClient(c *conn, l *lanes) *Client {
@@ -116,15 +121,15 @@ func checkStart(threadID string, start signals.Start) error {
 	return start.Validate()
 }
 
-// Post adds an event, such as a message, to the queue of a thread, and returns when the thread has
-// accepted or rejected it. The error wraps [signals.ErrFull] if the thread's queue is full, and
-// [signals.ErrOverloaded] if too many posts of this process wait for the thread; retry the same
-// post later.
+// Post adds an event, such as a message, to the queue of a thread, and returns when Temporal keeps it. The error wraps
+// [signals.ErrFull] if the thread's queue is full, and [signals.ErrOverloaded] if too many posts of this process wait for the
+// thread; retry the same post later. It wraps [signals.ErrConflict] if the thread has an event with the same id and another content.
 //
-// If the thread does not answer for some seconds because no worker runs, the post is sent as a
-// signal, which the thread processes later. The status is then "queued", even for a duplicate,
-// which is still ignored. If the queue is full when the signal is processed, the post becomes a
-// failed event that can be retried.
+// A post is sent as a signal if nothing depends on the thread's answer: the store does not have the event, onBusy is not
+// [event.OnBusyReject], and the thread has lately had room. The thread is asked by update otherwise, or, if it does not answer for some
+// seconds because no worker runs, sent a signal, too. The status of what was sent by signal is "queued", even for a duplicate, which
+// is still ignored. If the queue is full when a signal is processed, the post becomes a failed event that can be retried; if the thread
+// has an event with the same id and another content, an audit record tells.
 func (c *Client) Post(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error) {
 	return c.post(ctx, threadID, p, nil)
 }
@@ -139,10 +144,14 @@ func (c *Client) PostOrOpen(ctx context.Context, threadID string, start signals.
 }
 
 func (c *Client) post(ctx context.Context, threadID string, p signals.Post, open *signals.Start) (signals.PostResult, error) {
+	fresh := p.ID == ""
 	if err := check(threadID, &p); err != nil {
 		return signals.PostResult{EventID: p.ID}, err
 	}
 	traced(ctx, &p)
+	if c.posts.unasked(ctx, threadID, p, fresh) {
+		return c.posts.keep(ctx, threadID, p, open)
+	}
 	return c.posts.submit(ctx, threadID, p, open)
 }
 

@@ -26,6 +26,7 @@ type conn struct {
 	stepQueues []string
 	redact     *redact.Redactor
 	erased     func(ctx context.Context, namespace, threadID string) (bool, error)
+	known      func(ctx context.Context, namespace, threadID, eventID string) (bool, error)
 	urgent     func(ctx context.Context, namespace, threadID string)
 
 	answerWithin time.Duration
@@ -179,7 +180,7 @@ func (c *conn) missing(ctx context.Context, threadID string) error {
 // rejections maps the types of the application errors with which a thread rejects an update to
 // errors.
 var rejections = map[string]error{
-	signals.ClosedType: signals.ErrThreadClosed, signals.BusyType: signals.ErrBusy,
+	signals.ClosedType: signals.ErrThreadClosed, signals.BusyType: signals.ErrBusy, signals.ConflictType: signals.ErrConflict,
 	signals.FullType: signals.ErrFull, signals.ProcessedType: signals.ErrProcessed, signals.EarlyType: signals.ErrEarly,
 }
 

@@ -13,7 +13,7 @@ func (c *Client) Deliver(ctx context.Context, d signals.Delivery) (signals.PostR
 	if err := signals.ValidateID("namespace", d.Namespace); err != nil {
 		return signals.PostResult{}, err
 	}
-	in := newClient(&conn{c.temporal, d.Namespace, c.taskQueue, c.stepQueues, c.redact, c.erased, c.urgent, c.answerWithin}, c.posts.lanes)
+	in := newClient(&conn{c.temporal, d.Namespace, c.taskQueue, c.stepQueues, c.redact, c.erased, c.known, c.urgent, c.answerWithin}, c.posts.lanes)
 	out, err := in.Post(ctx, d.ThreadID, d.Post)
 	if !d.Open || !errors.Is(err, signals.ErrThreadNotFound) && !errors.Is(err, signals.ErrThreadClosed) {
 		return out, err
