@@ -30,10 +30,6 @@ const (
 	lastPause  = time.Second
 )
 
-// pendingTurn is a [threadclient.PendingTurn].
-type pendingTurn interface {
-	Result(ctx context.Context) (signals.TurnResult, error)
-}
 
 // follower follows a turn from its post to its end.
 type follower struct {
@@ -46,10 +42,16 @@ type follower struct {
 	// fresh means that the thread is new.
 	fresh bool
 
-	turn    *Turn
-	pending pendingTurn
-	reader  *feed.Reader
-	views   []feed.View
+	turn   *Turn
+	reader *feed.Reader
+	views  []feed.View
+
+	// asks returns the result of the turn if the feed does not tell it. known means that the thread had the event before.
+	asks  func(ctx context.Context) (signals.TurnResult, error)
+	known bool
+
+	// ended is the record of the end of the turn, once it was among the events.
+	ended *event.Record
 
 	// traceID is the trace of the turn: the id of its event until the event joins another turn.
 	traceID string
@@ -67,12 +69,13 @@ func (f *follower) start(ctx context.Context) (*Turn, error) {
 	if err := f.open(ctx); err != nil {
 		return nil, err
 	}
-	turn, err := f.begin(ctx)
+	posted, err := f.begin(ctx)
 	if err != nil {
 		f.reader.Close()
 		return nil, err
 	}
-	f.pending = turn
+	f.known = posted.Status == signals.PostDuplicate
+	f.asks = func(ctx context.Context) (signals.TurnResult, error) { return f.threads.Turn(ctx, f.message.ThreadID, f.post) }
 	go f.follow(ctx)
 	return f.turn, nil
 }
@@ -110,25 +113,54 @@ func (f *follower) read(ctx context.Context) (*feed.Reader, error) {
 }
 
 // begin posts the message and opens the thread if necessary.
-func (f *follower) begin(ctx context.Context) (*threadclient.PendingTurn, error) {
+func (f *follower) begin(ctx context.Context) (signals.PostResult, error) {
 	if !f.fresh {
-		turn, err := f.threads.StartTurn(ctx, f.message.ThreadID, f.post)
+		posted, err := f.threads.Post(ctx, f.message.ThreadID, f.post)
 		if !errors.Is(err, signals.ErrThreadNotFound) {
-			return turn, err
+			return posted, err
 		}
 	}
-	return f.threads.StartTurnOrOpen(ctx, f.message.ThreadID, f.options.Start, f.post)
+	return f.threads.PostOrOpen(ctx, f.message.ThreadID, f.options.Start, f.post)
 }
 
-// follow delivers the events of the turn until it has ended.
+// follow delivers the events of the turn until it has ended. The last one tells the result. A thread that had the event before is
+// asked, since the feed has all ends of an event that was retried.
 func (f *follower) follow(ctx context.Context) {
 	defer f.reader.Close()
+	defer close(f.turn.ended)
+	if f.known {
+		f.followKnown(ctx)
+		return
+	}
+	running := func() error { return f.threads.Running(ctx, f.message.ThreadID) }
+	err := f.reader.Follow(ctx, func(item feed.Item) bool { f.take(ctx, item); return f.ended != nil }, running)
+	if err != nil {
+		f.turn.events.close(err) // the turn goes on
+		f.turn.result, f.turn.err = f.result(ctx)
+		return
+	}
+	f.turn.result, f.turn.err = f.runtime.feed.Outcome(ctx, f.key(), f.post.ID, *f.ended)
+	f.turn.events.close(f.turn.err)
+}
+
+// result asks the thread for the result.
+func (f *follower) result(ctx context.Context) (signals.TurnResult, error) {
+	out, err := f.asks(ctx)
+	if over := ctx.Err(); err != nil && over != nil {
+		// Temporal has another error for it.
+		err = fmt.Errorf("waiting for the turn of event %q in thread %q: %w", f.post.ID, f.message.ThreadID, over)
+	}
+	return out, err
+}
+
+// followKnown follows the turn of an event that the thread had before.
+func (f *follower) followKnown(ctx context.Context) {
 	turning, stop := context.WithCancel(ctx)
 	defer stop()
 	var waiting sync.WaitGroup
 	waiting.Go(func() {
 		defer stop()
-		f.turn.result, f.turn.err = f.pending.Result(ctx)
+		f.turn.result, f.turn.err = f.result(ctx)
 	})
 	err := f.deliver(ctx, turning)
 	if err != nil {
@@ -139,7 +171,6 @@ func (f *follower) follow(ctx context.Context) {
 		err = f.finish(ctx)
 	}
 	f.turn.events.close(errors.Join(f.turn.err, err))
-	close(f.turn.ended)
 }
 
 // finish delivers the remaining events of a turn that has ended.
@@ -210,23 +241,11 @@ func (f *follower) lookUp(ctx context.Context) (int64, error) {
 // deliver delivers the events of the turn until waiting ends, and then returns nil, or until the feed
 // ends, and then returns io.EOF.
 func (f *follower) deliver(ctx, waiting context.Context) error {
-	for pause := firstPause; ; {
-		item, err := f.reader.Next(waiting)
-		switch {
-		case err == nil:
-			f.take(ctx, item)
-			pause = firstPause
-		case errors.Is(err, feed.ErrIdle):
-		case errors.Is(err, io.EOF), errors.Is(err, stream.ErrClosed):
-			return err
-		case waiting.Err() != nil, sleep(waiting, pause) != nil:
-			return nil
-		default:
-			// The store does not answer. The reader keeps its position.
-			f.runtime.cfg.Logger.Warn("reading the events of a turn", "thread", f.message.ThreadID, "event", f.post.ID, "error", err)
-			pause = min(2*pause, lastPause)
-		}
+	err := f.reader.Follow(waiting, func(item feed.Item) bool { f.take(ctx, item); return false }, func() error { return nil })
+	if errors.Is(err, io.EOF) || errors.Is(err, stream.ErrClosed) {
+		return err
 	}
+	return nil
 }
 
 // take delivers an event if it belongs to the turn.
@@ -243,6 +262,9 @@ func (f *follower) take(ctx context.Context, item feed.Item) {
 		e = view(ctx, e)
 	}
 	f.turn.events.add(e)
+	if item.EndsTurnOf(f.post.ID) {
+		f.ended = item.Record
+	}
 }
 
 func sleep(ctx context.Context, d time.Duration) error {

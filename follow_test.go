@@ -78,7 +78,7 @@ type stage struct {
 	run    *Turn
 }
 
-func newStage(t *testing.T) *stage {
+func newStage(t *testing.T, known bool) *stage {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	t.Cleanup(cancel)
@@ -92,7 +92,7 @@ func newStage(t *testing.T) *stage {
 	threads, err := threadclient.New(threadclient.Config{Temporal: mocks.NewClient(t)})
 	require.NoError(t, err)
 	f := &follower{
-		runtime: r, threads: threads, pending: s.turn,
+		runtime: r, threads: threads, asks: s.turn.Result, known: known,
 		message: event.NewMessage{ThreadID: "t1"}, post: signals.Post{ID: "e1"},
 	}
 	require.NoError(t, f.open(ctx))
@@ -116,6 +116,15 @@ func (s *stage) put(id, trace string, told bool) {
 	}
 }
 
+// end stores the end of a turn.
+func (s *stage) end(id string, e event.TurnEnded) {
+	s.t.Helper()
+	rec := event.NewRecord(id, event.TypeTurnEnded, e.EventID, e.EventID, time.Now(), e).In(e.EventID)
+	done, err := s.store.Append(s.ctx, s.key(), store.Batch{Records: []event.Record{rec}})
+	require.NoError(s.t, err)
+	require.NoError(s.t, s.stream.Publish(s.ctx, stream.Key(s.key()), stream.Entry{Stored: done.Head}))
+}
+
 func (s *stage) ends(last string) {
 	s.turn <- signals.TurnResult{EventID: "e1", Status: signals.TurnCompleted, LastRecord: last}
 }
@@ -133,7 +142,7 @@ func (s *stage) said() []string {
 
 func TestFollow(t *testing.T) {
 	t.Run("S2-21 the events of the run only, and all of them", func(t *testing.T) {
-		s := newStage(t)
+		s := newStage(t, true)
 		s.put("e0", "e0", true)
 		s.put("e1", "e1", true)
 		s.put("e2", "e2", true)
@@ -142,14 +151,14 @@ func TestFollow(t *testing.T) {
 		require.Equal(t, []string{"e1", "e1.0.1"}, s.said())
 	})
 	t.Run("S2-21 also those of which the live log does not speak", func(t *testing.T) {
-		s := newStage(t)
+		s := newStage(t, true)
 		s.put("e1", "e1", false)
 		s.put("e1.0.1", "e1", false)
 		s.ends("")
 		require.Equal(t, []string{"e1", "e1.0.1"}, s.said())
 	})
 	t.Run("S2-20 S2-21 the run ends when its last record is stored", func(t *testing.T) {
-		s := newStage(t)
+		s := newStage(t, true)
 		s.put("e1", "e1", true)
 		s.ends("e1.error")
 		require.Eventually(t, func() bool { return s.store.looked.Load() > 1 }, testenv.Patience, time.Millisecond)
@@ -160,7 +169,7 @@ func TestFollow(t *testing.T) {
 		require.NoError(t, err)
 	})
 	t.Run("S2-21 a store that does not answer for a while loses nothing", func(t *testing.T) {
-		s := newStage(t)
+		s := newStage(t, true)
 		s.store.down.Store(true)
 		s.put("e1", "e1", true)
 		require.Eventually(t, func() bool { return s.store.asked.Load() > 1 }, testenv.Patience, time.Millisecond)
@@ -171,8 +180,44 @@ func TestFollow(t *testing.T) {
 		s.store.down.Store(false)
 		require.Equal(t, []string{"e1", "e1.0.1"}, s.said())
 	})
+	t.Run("S2-20 S2-21 the last event of a new turn is its end, and tells the result", func(t *testing.T) {
+		s := newStage(t, false)
+		s.put("e1", "e1", true)
+		s.put("e1.0.1", "e1", true)
+		s.end("e1.turn_ended", event.TurnEnded{EventID: "e1", Status: string(signals.TurnCompleted), Replies: []string{"e1.0.1"}})
+		s.put("e2", "e2", true)
+		require.Equal(t, []string{"e1", "e1.0.1", ""}, s.said())
+		out, err := s.run.Wait(s.ctx)
+		require.NoError(t, err)
+		require.Equal(t, signals.TurnCompleted, out.Status)
+		require.Equal(t, "e1.0.1", out.Message.ID)
+		require.Empty(t, out.Replies)
+	})
+	t.Run("S2-20 a message that joins a turn ends with it", func(t *testing.T) {
+		s := newStage(t, false)
+		s.put("e1", "e0", true)
+		s.put("e0.0.1", "e0", true)
+		s.put("e0.1.1", "e0", true)
+		s.end("e0.turn_ended", event.TurnEnded{EventID: "e0", Joined: []string{"e1"}, Status: string(signals.TurnFailed), Error: "no", Class: "refused", Replies: []string{"e0.0.1", "e0.1.1"}})
+		out, err := s.run.Wait(s.ctx)
+		var failed *TurnError
+		require.ErrorAs(t, err, &failed)
+		require.Equal(t, "e1", out.EventID)
+		require.Equal(t, "refused", out.Class)
+		require.Equal(t, "e0.1.1", out.Message.ID)
+		require.Len(t, out.Replies, 2)
+	})
+	t.Run("S2-20 the thread tells the result of a new turn that nobody can watch", func(t *testing.T) {
+		s := newStage(t, false)
+		s.put("e1", "e1", true)
+		require.NoError(t, s.stream.Close())
+		s.ends("")
+		out, err := s.run.Wait(s.ctx)
+		require.NoError(t, err)
+		require.Equal(t, signals.TurnCompleted, out.Status)
+	})
 	t.Run("S2-20 the result comes also when nobody can watch any more", func(t *testing.T) {
-		s := newStage(t)
+		s := newStage(t, true)
 		s.put("e1", "e1", true)
 		for e, err := range s.run.Events() {
 			require.NoError(t, err)

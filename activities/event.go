@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"runtime/debug"
 	"time"
 
@@ -36,7 +37,7 @@ func (a *Activities) handleEvent(ctx context.Context, in step.Event) error {
 	switch {
 	case err == nil && in.Ends != "":
 		_, err = a.append(context.WithoutCancel(ctx), in.Thread, store.Batch{Records: []event.Record{
-			ended(in.Ends, step.TurnEvent(in.Root, in.EventID), in.TraceID, nil, in.Rule, time.Now()),
+			ended(in.Ends, step.TurnEvent(in.Root, in.EventID), in.TraceID, nil, nil, in.Rule, time.Now()),
 		}}, step.Flush{})
 		return err
 	case err == nil:
@@ -56,10 +57,22 @@ func (a *Activities) handleEvent(ctx context.Context, in step.Event) error {
 
 // ended returns the record that announces the end of a completed turn, whose event a rule may have
 // handled.
-func ended(id, eventID, traceID string, joined []string, byRule string, at time.Time) event.Record {
+func ended(id, eventID, traceID string, joined, replies []string, byRule string, at time.Time) event.Record {
 	return event.NewRecord(id, event.TypeTurnEnded, traceID, eventID, at, event.TurnEnded{
-		EventID: eventID, Joined: joined, Status: string(signals.TurnCompleted), Rule: byRule,
+		EventID: eventID, Joined: joined, Status: string(signals.TurnCompleted), Replies: replies, Rule: byRule,
 	}).In(eventID)
+}
+
+// endedBy returns the record of the end of a turn that a reply ends. An empty reply has no message.
+func endedBy(in step.Model, final event.Final, at time.Time) event.Record {
+	replies := in.Replies
+	if len(replies) == 0 {
+		replies = []string{in.MessageID}
+	}
+	if final.MessageID == "" {
+		replies = slices.DeleteFunc(slices.Clone(replies), func(id string) bool { return id == in.MessageID })
+	}
+	return ended(in.Ends, step.TurnEvent(in.Root, in.EventID), in.TraceID, in.Joined, replies, in.HandledBy, at)
 }
 
 // callRule calls the function within its timeout. A function that ignores its context does not

@@ -96,7 +96,7 @@ func (a *Activities) endEvent(ctx context.Context, in step.Event) error {
 		return nil
 	}
 	_, err := a.append(context.WithoutCancel(ctx), in.Thread, store.Batch{Records: []event.Record{
-		ended(in.Ends, step.TurnEvent(in.Root, in.EventID), in.TraceID, nil, "", time.Now()),
+		ended(in.Ends, step.TurnEvent(in.Root, in.EventID), in.TraceID, nil, nil, "", time.Now()),
 	}}, step.Flush{})
 	return err
 }

@@ -536,7 +536,7 @@ func (c *modelCall) records(ctx context.Context, res llm.Response, over excess, 
 	case !interrupted && !hold:
 		out = append(out, record(recordid.Final(c.in.MessageID), event.TypeFinal, final))
 		if c.in.Ends != "" && !c.addressesAgents(res.Content) {
-			out = append(out, ended(c.in.Ends, c.eventID(), c.in.TraceID, c.in.Joined, c.in.HandledBy, now))
+			out = append(out, endedBy(c.in, final, now))
 		}
 	}
 	return out

@@ -161,7 +161,7 @@ func rebuildReply(in step.Model, out step.ModelReply, h History, at time.Time) (
 	case !m.Interrupted && !hold:
 		add(recordid.Final(in.MessageID), event.TypeFinal, final)
 		if out.EndStored {
-			re.Records = append(re.Records, ended(in.Ends, eventID, in.TraceID, in.Joined, in.HandledBy, at))
+			re.Records = append(re.Records, endedBy(in, final, at))
 		}
 	}
 	return re
@@ -274,7 +274,7 @@ func RebuildStart(input any, at time.Time) store.ToolLog {
 // rebuildEvent rebuilds the end of a turn whose event a rule has handled.
 func rebuildEvent(in step.Event, at time.Time) (re Rebuilt) {
 	if in.Ends != "" {
-		re.Records = []event.Record{ended(in.Ends, step.TurnEvent(in.Root, in.EventID), in.TraceID, nil, in.Rule, at)}
+		re.Records = []event.Record{ended(in.Ends, step.TurnEvent(in.Root, in.EventID), in.TraceID, nil, nil, in.Rule, at)}
 	}
 	return re
 }

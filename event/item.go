@@ -365,6 +365,12 @@ type TurnEnded struct {
 	Status string `json:"status"`
 	Error  string `json:"error,omitempty"`
 
+	// Class is the kind of the failure, if a model call failed and it is known.
+	Class string `json:"class,omitempty"`
+
+	// Replies are the ids of the final messages of all agents that took part. The last one is that of the turn.
+	Replies []string `json:"replies,omitempty"`
+
 	// Rule is the name of the rule that handled the turn's environment event, if one did.
 	Rule string `json:"rule,omitempty"`
 }

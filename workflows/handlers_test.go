@@ -122,6 +122,8 @@ func TestUpdateValidators(t *testing.T) {
 	}
 	requireRefused(t, signals.RefusedType, refused["no payload"].rejected)
 	requireRefused(t, signals.DuplicateType, refused["duplicate"].rejected)
+	requireRefused(t, signals.ConflictType, refused["conflict"].rejected)
+	requireRefused(t, signals.ConflictType, refused["conflict in a turn"].rejected)
 	requireRefused(t, signals.BusyType, refused["busy"].rejected)
 	requireRefused(t, signals.RefusedType, refused["turn without id"].rejected)
 	requireRefused(t, signals.RefusedType, refused["turn of another thread"].rejected)

@@ -402,6 +402,7 @@ func TestRevokedWhileItLasts(t *testing.T) {
 	}
 	t.Run("wait", func(t *testing.T) {
 		revoked.Store(false)
+		w.threads.duplicate = true
 		w.threads.turn = func(ctx context.Context, _ signals.Post) (signals.TurnResult, error) {
 			revoked.Store(true)
 			<-ctx.Done()

@@ -213,7 +213,27 @@ func TestPostMessage(t *testing.T) {
 	})
 }
 
+// TestPostAndWait: the feed tells the end of the turn of a new message.
 func TestPostAndWait(t *testing.T) {
+	const path = "/v1/threads/t1/messages?wait=true"
+	w := newWorld(t, func(c *server.Config) { c.AnswerWithin = time.Hour })
+	w.open("t1")
+	w.threads.turn = func(context.Context, signals.Post) (signals.TurnResult, error) {
+		return signals.TurnResult{}, errors.New("the thread is asked")
+	}
+	w.threads.posted = func(id string, p signals.Post) {
+		w.put(id, event.NewRecord("m1", event.TypeMessage, p.ID, p.ID, time.Now(), event.Message{ID: "m1", Content: "hello"}))
+		w.put(id, event.NewRecord(p.ID+".turn_ended", event.TypeTurnEnded, p.ID, p.ID, time.Now(), event.TurnEnded{EventID: p.ID, Status: "completed", Replies: []string{"m1"}}).In(p.ID))
+	}
+	got := w.call("POST", path, object{"content": "hi", "id": "e1"}).ok(t, http.StatusOK)
+	assert.Equal(t, "e1", got.body["eventId"])
+	assert.Equal(t, "completed", got.body["status"])
+	assert.Equal(t, "hello", got.body["message"].(object)["content"])
+	assert.NotContains(t, got.body, "lastRecord")
+}
+
+// TestWaitForAKnownTurn: a thread that had the message before is asked how its turn ended.
+func TestWaitForAKnownTurn(t *testing.T) {
 	quick := func(c *server.Config) { c.AnswerWithin = 20 * time.Millisecond }
 	brief := func(c *server.Config) { c.WaitLimit = 200 * time.Millisecond }
 	const path = "/v1/threads/t1/messages?wait=true"
@@ -224,6 +244,7 @@ func TestPostAndWait(t *testing.T) {
 	t.Run("completed", func(t *testing.T) {
 		w := newWorld(t)
 		w.open("t1")
+		w.threads.duplicate = true
 		w.threads.turn = func(_ context.Context, p signals.Post) (signals.TurnResult, error) {
 			return signals.TurnResult{EventID: p.ID, Status: signals.TurnCompleted, Message: &event.Message{ID: "m1", Content: "hello"}}, nil
 		}
@@ -235,6 +256,7 @@ func TestPostAndWait(t *testing.T) {
 	t.Run("failed", func(t *testing.T) {
 		w := newWorld(t)
 		w.open("t1")
+		w.threads.duplicate = true
 		w.threads.turn = func(_ context.Context, p signals.Post) (signals.TurnResult, error) {
 			return signals.TurnResult{EventID: p.ID, Status: signals.TurnFailed, Error: "no key"}, nil
 		}
@@ -244,6 +266,7 @@ func TestPostAndWait(t *testing.T) {
 	t.Run("takes too long", func(t *testing.T) {
 		w := newWorld(t, quick, brief)
 		w.open("t1")
+		w.threads.duplicate = true
 		w.threads.turn = blocks
 		got := w.call("POST", path, object{"content": "hi", "id": "e1"}).ok(t, http.StatusAccepted)
 		assert.Equal(t, object{"eventId": "e1"}, got.body)
@@ -251,6 +274,7 @@ func TestPostAndWait(t *testing.T) {
 	t.Run("ended while others waited", func(t *testing.T) {
 		w := newWorld(t)
 		w.open("t1")
+		w.threads.duplicate = true
 		w.threads.turn = func(context.Context, signals.Post) (signals.TurnResult, error) {
 			return signals.TurnResult{}, fmt.Errorf("turn: %w", signals.ErrProcessed)
 		}
@@ -260,14 +284,16 @@ func TestPostAndWait(t *testing.T) {
 	t.Run("no worker", func(t *testing.T) {
 		w := newWorld(t, quick)
 		w.open("t1")
+		w.threads.duplicate = true
 		w.threads.turn = blocks
 		w.threads.state = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-		got := w.call("POST", path, object{"content": "hi"}).refused(t, http.StatusServiceUnavailable, "no worker is polling")
-		assert.NotEmpty(t, got.header.Get("Retry-After"))
+		got := w.call("POST", path, object{"content": "hi", "id": "e1"}).ok(t, http.StatusAccepted)
+		assert.Equal(t, object{"eventId": "e1"}, got.body, "the message is kept")
 	})
 	t.Run("too many at once", func(t *testing.T) {
 		w := newWorld(t)
 		w.open("t1")
+		w.threads.duplicate = true
 		w.threads.turn = func(context.Context, signals.Post) (signals.TurnResult, error) {
 			return signals.TurnResult{}, serviceerror.NewResourceExhausted(enums.RESOURCE_EXHAUSTED_CAUSE_CONCURRENT_LIMIT, "limit of updates reached")
 		}
@@ -277,6 +303,7 @@ func TestPostAndWait(t *testing.T) {
 	t.Run("ends while the thread is asked", func(t *testing.T) {
 		w := newWorld(t, quick)
 		w.open("t1")
+		w.threads.duplicate = true
 		asked := make(chan struct{})
 		w.threads.state = func(context.Context) error {
 			close(asked)
@@ -292,6 +319,7 @@ func TestPostAndWait(t *testing.T) {
 	t.Run("client goes", func(t *testing.T) {
 		w := newWorld(t)
 		w.open("t1")
+		w.threads.duplicate = true
 		begun, gone := make(chan struct{}), make(chan struct{})
 		w.threads.turn = func(ctx context.Context, p signals.Post) (signals.TurnResult, error) {
 			close(begun)

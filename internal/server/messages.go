@@ -51,8 +51,7 @@ type messagesOutput struct {
 
 // Messenger is the part of the thread client for messages.
 type Messenger interface {
-	Post(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
-	Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error)
+	feed.Threads
 	State(ctx context.Context, threadID string) (signals.State, error)
 }
 
@@ -60,6 +59,7 @@ type Messenger interface {
 type messageHandlers struct {
 	*lookup
 	messenger Messenger
+	events    *feed.Feed
 	waitLimit time.Duration
 }
 
@@ -68,7 +68,7 @@ func (h *messageHandlers) registerMessages() {
 	register(h.core, auth.RolePost, huma.Operation{
 		OperationID: "postMessage", Method: http.MethodPost, Path: "/v1/threads/{id}/messages", Tags: tags,
 		Summary: "Post a message", DefaultStatus: http.StatusAccepted,
-		Description: "202 with the event's id once the thread has accepted the message, or Temporal keeps it because no worker runs; with wait=true 200 after the turn, or 202 if the turn takes longer than the server waits. " +
+		Description: "202 with the event's id once Temporal keeps the message; with wait=true 200 after the turn, or 202 if the turn takes longer than the server waits, or no worker runs. " +
 			"A turn that failed is a 200 with status and error. The status processed means that the turn ended too long ago for the thread to know how: read its messages.",
 		Errors:    []int{400, 404, 409, 413, 429, 503},
 		Responses: map[string]*huma.Response{"200": {Description: "The turn has ended"}},
@@ -152,18 +152,20 @@ func tooLarge(location string, size int) error {
 var errTurnGoesOn = errors.New("the turn goes on")
 
 // turn posts the message and waits for its turn. A turn may take long, but a worker must answer
-// soon: after a while, turn checks that the thread has one.
+// soon: after a while, turn checks that the thread has one. The error is errTurnGoesOn if the thread has the message and its turn
+// has not ended.
 func (h *messageHandlers) turn(ctx context.Context, id string, p signals.Post) (signals.TurnResult, error) {
 	wait, cancel := context.WithTimeout(ctx, h.waitLimit)
 	defer cancel()
 	type ended struct {
 		result signals.TurnResult
+		kept   bool
 		err    error
 	}
 	done := make(chan ended, 1)
 	go func() {
-		result, err := h.messenger.Turn(wait, id, p)
-		done <- ended{result, err}
+		result, kept, err := h.events.PostAndWait(wait, h.messenger, h.key(id), p)
+		done <- ended{result, kept, err}
 	}()
 	patience := time.NewTimer(h.answerWithin)
 	defer patience.Stop()
@@ -171,7 +173,7 @@ func (h *messageHandlers) turn(ctx context.Context, id string, p signals.Post) (
 	for {
 		select {
 		case end := <-done:
-			if end.err != nil && wait.Err() != nil && ctx.Err() == nil {
+			if end.kept && end.err != nil && wait.Err() != nil && ctx.Err() == nil {
 				return end.result, errTurnGoesOn
 			}
 			return end.result, end.err
@@ -180,6 +182,13 @@ func (h *messageHandlers) turn(ctx context.Context, id string, p signals.Post) (
 			go func() { asked <- h.ask(wait, id) }()
 		case err := <-asked:
 			if err != nil {
+				cancel()
+				switch end := <-done; {
+				case end.err == nil:
+					return end.result, nil
+				case end.kept:
+					return end.result, errTurnGoesOn
+				}
 				return signals.TurnResult{}, err
 			}
 		}

@@ -294,7 +294,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&presenceHandlers{l, presence.New(cfg.Stream, time.Now, cfg.Logger)}).registerPresence()
 	(&erasureHandlers{c, cfg.Threads, cfg.Store}).registerErasures()
 	(&exportHandlers{l}).registerExport()
-	(&messageHandlers{l, cfg.Threads, cfg.WaitLimit}).registerMessages()
+	(&messageHandlers{l, cfg.Threads, events, cfg.WaitLimit}).registerMessages()
 	(&queueHandlers{l, cfg.Threads}).registerQueue()
 	eventsOf := &eventHandlers{l, newViews(events, cfg.Store), v, cfg.Threads}
 	eventsOf.registerEvents()

@@ -115,6 +115,8 @@ func (f *threads) Post(_ context.Context, id string, p signals.Post) (signals.Po
 	return signals.PostResult{EventID: p.ID, Status: signals.PostQueued}, f.check(id)
 }
 
+func (f *threads) Running(_ context.Context, id string) error { return f.check(id) }
+
 func (f *threads) Turn(ctx context.Context, id string, p signals.Post) (signals.TurnResult, error) {
 	if err := f.check(id); err != nil {
 		return signals.TurnResult{}, err

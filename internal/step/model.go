@@ -21,6 +21,9 @@ type Model struct {
 	Ends      string `json:"ends,omitempty"`
 	HandledBy string `json:"handledBy,omitempty"`
 
+	// Replies are the ids of the final messages of the turn, if this reply ends it and is not the only one.
+	Replies []string `json:"replies,omitempty"`
+
 	// Joined are the events that joined the turn.
 	Joined []string `json:"joined,omitempty"`
 

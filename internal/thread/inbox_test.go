@@ -245,7 +245,7 @@ func TestEditInTheQueue(t *testing.T) {
 	require.Equal(t, before, after, "nothing else changes")
 	last := s.Outbox.Pending[len(s.Outbox.Pending)-1]
 	require.JSONEq(t, `{"status":"pending","detail":"edited","by":"ann"}`, string(last.Payload), "who edited it is stored")
-	post(t, s, says("e1", "to production"))
+	post(t, s, p)
 	q, ok := s.next(at(1))
 	require.True(t, ok)
 	require.Equal(t, "to <staging> @critic", q.message().Content, "a repeated post changes nothing")

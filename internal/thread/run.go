@@ -194,7 +194,7 @@ func (r *AgentRun) NextModelStep(specs []hook.Spec) step.Model {
 		input.Ends = ""
 	}
 	if input.Joined = t.Steered; input.Ends != "" {
-		input.HandledBy = t.handledBy()
+		input.HandledBy, input.Replies = t.handledBy(), t.repliesWith(r)
 	}
 	r.Gated, r.Quiet, r.Undecided = input.Gated, input.Quiet, input.Undecided
 	if o := r.Outage; o != nil {

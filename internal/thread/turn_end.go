@@ -53,6 +53,31 @@ func (t *Turn) endsWith(r *AgentRun) string {
 	return recordid.TurnEnded(t.TurnID())
 }
 
+// repliesWith returns the ids of the final messages of the turn if a run, which is the last one, ends with its next reply. Nil = only
+// that reply.
+func (t *Turn) repliesWith(r *AgentRun) []string {
+	out := signals.TurnResult{Message: t.Message}
+	for _, run := range t.Runs {
+		switch {
+		case run == r:
+			addReply(&out, event.Message{ID: r.messageID(), SenderType: event.CreatedByAgent})
+		case run.Final != nil:
+			addReply(&out, *run.Final)
+		}
+	}
+	if len(out.Replies) == 0 {
+		return nil
+	}
+	return replyIDs(out)
+}
+
+func replyIDs(out signals.TurnResult) (ids []string) {
+	for _, m := range out.AllReplies() {
+		ids = append(ids, m.ID)
+	}
+	return ids
+}
+
 // setEnd sets the requested status of the item of a turn that was ended by hand.
 func (t *Turn) setEnd(now time.Time, it event.Item) {
 	s := t.thread

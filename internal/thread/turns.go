@@ -166,7 +166,7 @@ func (ts *Turns) eventOf(traceID, parent string) string {
 func (s *State) announceEnd(now time.Time, turnID, traceID string, out signals.TurnResult, joined []string) {
 	out.LastRecord = recordid.TurnEnded(turnID)
 	s.Outbox.recordIn(out.EventID, out.LastRecord, event.TypeTurnEnded, traceID, out.EventID, now,
-		event.TurnEnded{EventID: out.EventID, Joined: joined, Status: string(out.Status), Error: out.Error, Rule: out.Rule})
+		event.TurnEnded{EventID: out.EventID, Joined: joined, Status: string(out.Status), Error: out.Error, Class: out.Class, Replies: replyIDs(out), Rule: out.Rule})
 	s.addOutcomes(out, joined)
 }
 

@@ -231,6 +231,19 @@ func (c *Client) Close(ctx context.Context, threadID, by string) error {
 	return nil
 }
 
+// Running returns nil if the workflow of a thread runs. Otherwise the error wraps [signals.ErrThreadNotFound],
+// [signals.ErrThreadClosed] or [signals.ErrThreadErased], or is that of Temporal.
+func (c *Client) Running(ctx context.Context, threadID string) error {
+	open, err := c.isOpen(ctx, threadID)
+	if err == nil && open {
+		return nil
+	}
+	if err != nil && !is[*serviceerror.NotFound](err) {
+		return fmt.Errorf("looking for thread %q: %w", threadID, err)
+	}
+	return fmt.Errorf("thread %q: %w", threadID, c.missing(ctx, threadID))
+}
+
 // Update changes a thread's title, agents, turn limit or metadata. It returns the thread's state.
 func (c *Client) Update(ctx context.Context, threadID string, change signals.ThreadChange) (signals.State, error) {
 	return ask[signals.State](ctx, c, threadID, signals.UpdateThread, change)
