@@ -86,6 +86,6 @@ func TestBudgetsOfKnowledge(t *testing.T) {
 			check.Settle(w, id)
 			answer()
 		})
-		require.Equal(t, cost{10 + 6, 2 + 2}, cost{len(added), billed(added)}, "events and actions:\n%s", check.Describe(added))
+		require.Equal(t, cost{10 + 5, 2 + 2}, cost{len(added), billed(added)}, "events and actions:\n%s", check.Describe(added))
 	})
 }

@@ -212,10 +212,10 @@ func TestBudgetsOfHandledEvents(t *testing.T) {
 			_, err := w.Threads.PostSignal(w.Ctx(), id, changed())
 			require.NoError(t, err)
 		}, cost{10, 2}},
-		{"by update", func(id string) {
+		{"by a client", func(id string) {
 			_, err := w.Threads.Post(w.Ctx(), id, changed())
 			require.NoError(t, err)
-		}, cost{11, 2}},
+		}, cost{10, 2}},
 		{"by update, and waited for", func(id string) {
 			out, err := w.Threads.Turn(w.Ctx(), id, changed())
 			require.NoError(t, err)

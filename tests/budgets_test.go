@@ -2,6 +2,7 @@ package tests
 
 import (
 	"fmt"
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -31,7 +32,7 @@ func measure(t *testing.T, w *harness.Harness, thread string, turn func()) []*hi
 		switch after := check.Settle(w, thread); {
 		case check.CurrentRun(w, thread) != begun:
 			t.Log("the thread has moved; the next turn is measured")
-		case !w.StepsAsActivities() && check.Scheduled(after[before:]):
+		case !w.StepsAsActivities() && check.Slow(after[before:]):
 			t.Log("a step was slow; the next turn is measured")
 		case check.Stalled(after[before:]):
 			t.Logf("the machine was too busy; the next turn is measured:\n%s", check.Describe(after[before:]))
@@ -101,7 +102,7 @@ func TestBudgets(t *testing.T) {
 			want costs
 		}{
 			{"model, approved tool, model, unlisted", unlisted, approved(unlisted, decideBySignal), costs{cost{26, 5}, cost{11, 4}}},
-			{"decided by update, unlisted", unlisted, approved(unlisted, decideByUpdate), costs{cost{27, 5}, cost{12, 4}}},
+			{"decided by update, unlisted", unlisted, approved(unlisted, decideByUpdate), costs{cost{27, 5}, cost{17, 5}}},
 			{"model, two calls, each denied by itself, model, unlisted", unlisted, func(id string) {
 				unlisted.Post(id, "use shell_cmd {\"command\":\"true\"}\nuse shell_cmd {\"command\":\"false\"}")
 				for n := 2; n > 0; n-- {
@@ -120,15 +121,25 @@ func TestBudgets(t *testing.T) {
 			{"model, tool, model", w, func(id string) { w.Post(id, "use note {}") }, costs{cost{22, 4}, cost{7, 2}}},
 			{"model, quick tool, model", w, func(id string) { w.Post(id, "use current_time {}") }, costs{cost{17, 4}, cost{7, 2}}},
 			{"model, approved tool, model", w, approved(w, decideBySignal), costs{cost{28, 7}, cost{13, 6}}},
-			{"posted by update", w, func(id string) {
+			{"posted by a client", w, func(id string) {
 				_, err := w.Threads.Post(w.Ctx(), id, signals.UserMessage(id, "ann", "hello"))
 				require.NoError(t, err)
-			}, costs{cost{11, 2}, cost{6, 2}}},
-			{"posted and waited for by update", w, func(id string) { w.Say(id, "hello") }, costs{cost{11, 2}, cost{6, 2}}},
+			}, costs{cost{10, 2}, cost{5, 2}}},
+			{"posted by update", w, func(id string) {
+				p := signals.UserMessage(id, "ann", "hello")
+				p.OnBusy = event.OnBusyReject
+				_, err := w.Threads.Post(w.Ctx(), id, p)
+				require.NoError(t, err)
+			}, costs{cost{11, 2}, cost{11, 2}}},
+			{"posted and waited for by update", w, func(id string) { w.Say(id, "hello") }, costs{cost{11, 2}, cost{11, 2}}},
+			{"posted and waited for by HTTP", w, func(id string) {
+				status, _ := check.Request(t, w, http.MethodPost, "/v1/threads/"+id+"/messages?wait=true", map[string]any{"content": "hello"})
+				require.Equal(t, http.StatusOK, status)
+			}, costs{cost{10, 2}, cost{5, 2}}},
 			{"run and watched from Go", w, func(id string) {
 				completes(t, begin(w, id, "count 200", threadmill.SendOptions{Stream: true}))
-			}, costs{cost{11, 2}, cost{6, 2}}},
-			{"decided by update", w, approved(w, decideByUpdate), costs{cost{29, 7}, cost{14, 6}}},
+			}, costs{cost{10, 2}, cost{5, 2}}},
+			{"decided by update", w, approved(w, decideByUpdate), costs{cost{29, 7}, cost{19, 7}}},
 		} {
 			t.Run(tc.name, func(t *testing.T) { requireCost(t, tc.in, tc.turn, want(tc.want)) })
 		}

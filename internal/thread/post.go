@@ -21,13 +21,14 @@ var (
 	ErrBusy   = errors.New("a turn is in progress and onBusy is reject")
 )
 
-// WasPosted reports whether the thread has the event of a post. A post with its id and another content is an error.
+// WasPosted reports whether the thread has the event of a post. A post with its id and another content is an error; one without
+// content only names the event.
 func (s *State) WasPosted(p signals.Post) (bool, error) {
 	digest, ok := s.Inbox.digest(p.ID)
 	if p.ID == "" || !ok {
 		return false, nil
 	}
-	if digest != "" && digest != digestOf(p) {
+	if len(p.Payload) > 0 && digest != "" && digest != digestOf(p) {
 		return true, fmt.Errorf("%w: event %s", signals.ErrConflict, p.ID)
 	}
 	return true, nil

@@ -167,7 +167,7 @@ func (c *Client) PostSignal(ctx context.Context, threadID string, p signals.Post
 }
 
 // Turn posts an event and waits for the end of its turn, even across continue-as-new. For an event
-// that was posted before, it only waits for the turn. The results of the last 200 turns are kept;
+// that was posted before, it only waits for the turn; then the post may have nothing but the id. The results of the last 200 turns are kept;
 // for an older one, the error wraps [signals.ErrProcessed].
 func (c *Client) Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error) {
 	if err := named(&p); err != nil {

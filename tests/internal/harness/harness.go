@@ -385,9 +385,7 @@ func (w *Harness) Post(thread, content string) string {
 // Await waits for the end of a posted turn.
 func (w *Harness) Await(thread, eventID string) signals.TurnResult {
 	w.T.Helper()
-	p := signals.UserMessage(thread, "ann", "-")
-	p.ID = eventID
-	out, err := w.Threads.Turn(w.Ctx(), thread, p)
+	out, err := w.Threads.Turn(w.Ctx(), thread, signals.Post{ID: eventID})
 	require.NoError(w.T, err)
 	return out
 }
