@@ -30,7 +30,6 @@ const (
 	lastPause  = time.Second
 )
 
-
 // follower follows a turn from its post to its end.
 type follower struct {
 	runtime *Runtime
@@ -75,7 +74,9 @@ func (f *follower) start(ctx context.Context) (*Turn, error) {
 		return nil, err
 	}
 	f.known = posted.Status == signals.PostDuplicate
-	f.asks = func(ctx context.Context) (signals.TurnResult, error) { return f.threads.Turn(ctx, f.message.ThreadID, f.post) }
+	f.asks = func(ctx context.Context) (signals.TurnResult, error) {
+		return f.threads.Turn(ctx, f.message.ThreadID, f.post)
+	}
 	go f.follow(ctx)
 	return f.turn, nil
 }

@@ -16,7 +16,7 @@ type AckMode string
 
 // The acknowledgement modes.
 const (
-	// AckImmediate returns when the thread has accepted the message. The default.
+	// AckImmediate returns when Temporal keeps the message. The default.
 	AckImmediate AckMode = "immediate"
 	// AckOnComplete returns when the turn has ended.
 	AckOnComplete AckMode = "onComplete"

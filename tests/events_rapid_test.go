@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
@@ -230,7 +231,8 @@ func TestEventsLiveOn(t *testing.T) {
 		require.Equal(t, signals.PostDuplicate, publish(w, thread, asks), "what is handled")
 		again := handled
 		again.ID = waiting[0]
-		require.Equal(t, signals.PostDuplicate, publish(w, thread, again), "what waits")
+		_, err := w.Threads.Publish(w.Ctx(), thread, again, threadclient.PublishOptions{})
+		require.ErrorIs(t, err, signals.ErrConflict, "what waits, with another content")
 	})
 	t.Run("S3-12 events that come while a person is waited for are handled meanwhile, in order", func(t *testing.T) {
 		awaitCalls(t, l, thread, 1+len(waiting))

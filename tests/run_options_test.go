@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -133,6 +135,10 @@ func runInterrupted(t *testing.T, w *harness.Harness) {
 func runExpires(t *testing.T, w *harness.Harness) {
 	id, free := occupied(t, w)
 	r := begin(w, id, "two", threadmill.SendOptions{TTL: time.Nanosecond})
+	require.Eventually(t, func() bool {
+		queue, err := w.Threads.Queue(w.Ctx(), id)
+		return err == nil && slices.ContainsFunc(queue.Ended, func(it event.Item) bool { return it.ID == r.EventID() })
+	}, testenv.Patience, testenv.Tick, "it expires while it waits")
 	first := free()
 	out, err := r.Wait(w.Ctx())
 	require.NoError(t, err, "S2-39")

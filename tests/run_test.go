@@ -238,7 +238,7 @@ func TestRunWithItsContext(t *testing.T) {
 	w := harness.New(t, harness.Options{})
 	half := w.Provider.Block(2)
 	ctx, cancel := context.WithCancel(w.Ctx())
-	r, err := w.Runtime.Send(ctx, event.NewMessage{Content: "count 5"}, threadmill.SendOptions{Stream: true, EventID: "e1"})
+	r, err := w.Runtime.Send(ctx, event.NewMessage{SenderID: "ann", Content: "count 5"}, threadmill.SendOptions{Stream: true, EventID: "e1"})
 	require.NoError(t, err)
 	<-half.Reached()
 	over, end := context.WithCancel(w.Ctx())

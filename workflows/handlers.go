@@ -50,14 +50,16 @@ func (t *conversation) listen(ctx workflow.Context) error {
 		// coroutine runs, where drain does not find it, and continue-as-new would lose it.
 		ctx, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
-		arrived := func() bool {
-			return slices.ContainsFunc(t.signals, func(h handler) bool { return h.channel.Len() > 0 })
-		}
-		for workflow.Await(ctx, arrived) == nil {
+		for workflow.Await(ctx, t.arrived) == nil {
 			t.drain(ctx)
 		}
 	})
 	return nil
+}
+
+// arrived reports whether there are signals that the thread has not handled yet.
+func (t *conversation) arrived() bool {
+	return slices.ContainsFunc(t.signals, func(h handler) bool { return h.channel.Len() > 0 })
 }
 
 // drain handles all signals that have arrived, including those that arrive while it handles others.
@@ -97,17 +99,26 @@ func onSignal[T any](t *conversation, name string, handle func(workflow.Context,
 
 // onUpdate returns the handler of an update. It first handles the signals that were sent before the
 // update, since the SDK runs update handlers at the start of a workflow task, before all other
-// coroutines.
+// coroutines. A validator may change nothing, so an update that follows such signals is validated after them, when it has been accepted.
 func onUpdate[A, R any](t *conversation, name, description string, check func(A) error, handle func(workflow.Context, A) (R, error)) handler {
 	return handler{set: func(ctx workflow.Context) error {
 		inOrder := func(ctx workflow.Context, arg exact[A]) (R, error) {
 			t.accept(ctx)
-			t.drain(ctx)
+			if t.arrived() {
+				t.drain(ctx)
+				if err := check(arg.value); err != nil {
+					var none R
+					return none, refuse(err)
+				}
+			}
 			return handle(ctx, redacted(ctx, &t.redactor, arg.value))
 		}
 		validate := func(_ workflow.Context, arg exact[A]) error {
-			if arg.problem != nil {
+			switch {
+			case arg.problem != nil:
 				return refuse(arg.problem)
+			case t.arrived():
+				return nil
 			}
 			return refuse(check(arg.value))
 		}

@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-// Threads posts events to the threads of a namespace, and waits for turns: see [threadclient.Client].
+// Threads posts events to the threads of a namespace, and waits for turns, as a threadclient.Client does.
 type Threads interface {
 	Post(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error)
 	Turn(ctx context.Context, threadID string, p signals.Post) (signals.TurnResult, error)

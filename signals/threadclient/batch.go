@@ -46,9 +46,13 @@ type lanes struct {
 	of    map[string]*lane
 	bytes int
 
-	// rooms is what each thread may still be sent by signal, in bytes.
-	rooms *simplelru.LRU[string, int]
+	// rooms is what each thread may still be sent by signal, in bytes, and recent are the last posts that were.
+	rooms  *simplelru.LRU[string, int]
+	recent *simplelru.LRU[recentPost, struct{}]
 }
+
+// recentPost is a post that was sent by signal, of which the store may not know yet.
+type recentPost struct{ workflowID, eventID string }
 
 // Limits of what a thread is sent by signal before it is asked. Signals are not answered, so a sender would not learn that the queue
 // is full.
@@ -57,14 +61,21 @@ const (
 	roomShare  = 4        // a process takes one part in so many of the room in the queue
 	postWeight = 512      // what a post takes beside its content, in bytes
 	keptRooms  = 10000    // threads
+	keptPosts  = 10000    // of all threads together
 )
 
-// takeRoom reports whether a thread may be sent a post by signal.
+// takeRoom reports whether a thread may be sent a post by signal. One that was sent before may not: its sender is told what became of
+// it.
 func (l *lanes) takeRoom(workflowID string, p signals.Post) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.rooms == nil {
 		l.rooms, _ = simplelru.NewLRU[string, int](keptRooms, nil) // it fails without a size only
+		l.recent, _ = simplelru.NewLRU[recentPost, struct{}](keptPosts, nil)
+	}
+	post := recentPost{workflowID, p.ID}
+	if l.recent.Contains(post) {
+		return false
 	}
 	room, known := l.rooms.Get(workflowID)
 	if !known {
@@ -75,6 +86,7 @@ func (l *lanes) takeRoom(workflowID string, p signals.Post) bool {
 		return false
 	}
 	l.rooms.Add(workflowID, room)
+	l.recent.Add(post, struct{}{})
 	return true
 }
 

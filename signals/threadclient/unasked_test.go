@@ -55,6 +55,21 @@ func TestPostsBySignal(t *testing.T) {
 	}
 }
 
+// TestPostedTwice: a process remembers what it has sent by signal, since the store may not have it yet.
+func TestPostedTwice(t *testing.T) {
+	o := &oneThread{says: func(signals.Post) signals.PostOutcome { return signals.PostOutcome{Status: signals.ConflictType} }}
+	c, err := New(Config{Temporal: o, Known: func(context.Context, string, string, string) (bool, error) { return false, nil }})
+	require.NoError(t, err)
+	_, err = c.Post(t.Context(), "t1", hello("e1"))
+	require.NoError(t, err)
+	_, err = c.Post(t.Context(), "t1", hello("e1"))
+	require.ErrorIs(t, err, signals.ErrConflict)
+	other := signals.UserMessage("t2", "ann", "hello")
+	other.ID = "e1"
+	_, err = c.Post(t.Context(), "t2", other)
+	require.NoError(t, err, "another thread")
+}
+
 // TestSignalsHaveRoom: a process asks a thread before it sends more than the queue has room for.
 func TestSignalsHaveRoom(t *testing.T) {
 	o := &oneThread{room: 8 << 10}

@@ -58,6 +58,7 @@ func TestFaults(t *testing.T) {
 		{"S2-51 kill -9 between store and completion of a reply", f.replyStored},
 		{"S2-51 kill -9 between store and completion of a tool", f.resultStored},
 		{"kill -9", f.points},
+		{"S2-51 kill -9 of all at once while clients post and approve", f.together},
 		{"S2-68 kill -9 while entities are found", f.finding},
 		{"SIGTERM in the middle of a reply and of a command", f.terminated},
 		{"PostgreSQL goes and comes back", f.storeOutage},

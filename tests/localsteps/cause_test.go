@@ -80,7 +80,9 @@ func TestCauseBeforeEffect(t *testing.T) {
 				door.before(k, id)
 			}
 			accepted := k.accepted(id)
-			reached := k.HoldFirst(func(r killing.Report) bool { return r.What == id && strings.HasPrefix(r.Key, "before ") || r.What == "look" })
+			reached := k.HoldFirst(func(r killing.Report) bool {
+				return r.What == id && strings.HasPrefix(r.Key, "before ") || r.What == "look"
+			})
 			ctx, gone := context.WithCancel(k.Ctx())
 			answered := make(chan error, 1)
 			arg := door.arg(k, id)
@@ -129,4 +131,3 @@ func (k killed) accepted(thread string) (n int) {
 	}
 	return n
 }
-
