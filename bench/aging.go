@@ -36,7 +36,7 @@ func (m *meter) aging(ctx context.Context) ([]agingRow, error) {
 func (m *meter) pair(ctx context.Context, sd side) (young, old []time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
 	defer cancel()
-	threads := []thread{sd.thread(shapes[0], byUpdate), sd.thread(shapes[0], byUpdate)}
+	threads := []thread{sd.thread(shapes[0], byGo), sd.thread(shapes[0], byGo)}
 	for i, turn := range []int{youngTurn, m.Old} {
 		if err := grow(ctx, threads[i], turn-window/2); err != nil {
 			return nil, nil, err

@@ -52,7 +52,7 @@ func TestTinyRun(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "report.json")
 	var out, progress strings.Builder
 	err := run(t.Context(), []string{
-		"-memory", "-shapes", "approval", "-ways", "signal,update,http", "-threads", "2", "-turns", "2", "-rounds", "1",
+		"-memory", "-shapes", "approval", "-ways", "signal,go,http", "-threads", "2", "-turns", "2", "-rounds", "1",
 		"-pairs", "1", "-old", "20", "-tokens", "2", "-token-threads", "2", "-json", file,
 		"-burst-rate", "20", "-burst-seconds", "1", "-burst-connections", "4", "-burst-threads", "1",
 	}, &out, &progress)
@@ -126,7 +126,7 @@ func TestTinyRun(t *testing.T) {
 
 // TestTurns checks that each turn is stored, with its tool and its decision, and what the bare loop is sent.
 func TestTurns(t *testing.T) {
-	o, err := parse([]string{"-memory", "-ways", "signal,update,http"}, os.Stderr)
+	o, err := parse([]string{"-memory", "-ways", "signal,go,update,http"}, os.Stderr)
 	require.NoError(t, err)
 	w, err := newWorld(t.Context(), o, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)

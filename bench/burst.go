@@ -65,7 +65,7 @@ func (m *meter) burstRound(ctx context.Context) (b burstOutcome, err error) {
 	defer cancel()
 	others := make([]thread, m.Burst.Threads)
 	for i := range others {
-		others[i] = m.world.mill.thread(shapes[0], byUpdate)
+		others[i] = m.world.mill.thread(shapes[0], byGo)
 	}
 	if _, err := together(others, 1, func(t thread) error { return t.first(ctx) }); err != nil {
 		return b, fmt.Errorf("first turn: %w", err)

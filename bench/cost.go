@@ -102,7 +102,7 @@ func (m *meter) cost(ctx context.Context) (rows []costRow, err error) {
 		watched := *sides[0].(*mill)
 		watched.viewer = c.viewer
 		sides[0] = &watched
-		rounds, err := apart.alternate(ctx, sides, shapeOf(c.shape), byUpdate, c.threads, c.turns)
+		rounds, err := apart.alternate(ctx, sides, shapeOf(c.shape), byGo, c.threads, c.turns)
 		if err != nil {
 			return nil, fmt.Errorf("%s turns of %d threads, steps as %s: %w", c.shape, c.threads, c.steps, err)
 		}

@@ -37,6 +37,8 @@ const (
 	bySignal way = "signal"
 	// byUpdate reports the end as the update's result.
 	byUpdate way = "update"
+	// byGo is Runtime.Send, which waits for the end. For the bare loop it is an update.
+	byGo way = "go"
 	// byHTTP is the protocol of the AI SDK for Threadmill: the end is that of the stream of the
 	// response. For the bare loop it is an update. Replies have longReply tokens.
 	byHTTP way = "http"
@@ -138,7 +140,7 @@ func parse(args []string, usage io.Writer) (Options, error) {
 	parts := f.String("parts", strings.Join(runtimeParts, ","), "what to measure")
 	documents := f.Bool("knowledge", false, "measure documents: -parts "+strings.Join(knowledgeParts, ","))
 	names := f.String("shapes", "plain,tool,approval", "turns: "+shapeHelp())
-	ways := f.String("ways", "update,http", "how messages come in: signal, update, http")
+	ways := f.String("ways", "go,http", "how messages come in: go, http, update, signal")
 	how := f.String("steps", "local,activities", "how both sides run steps: as local activities, those that are quick; as activities, all")
 	threads := f.String("threads", "1,10,50", "how many threads are busy at once")
 	turns := f.String("turns", "200,300,500", "how many turns a round has in all, for each number of threads")
@@ -186,7 +188,7 @@ func parse(args []string, usage io.Writer) (Options, error) {
 	if o.Shapes, err = choose("-shapes", *names, shapeNames()); err != nil {
 		return o, err
 	}
-	chosen, err := choose("-ways", *ways, []string{string(bySignal), string(byUpdate), string(byHTTP)})
+	chosen, err := choose("-ways", *ways, []string{string(byGo), string(byHTTP), string(byUpdate), string(bySignal)})
 	if err != nil {
 		return o, err
 	}

@@ -92,7 +92,7 @@ func (m *meter) ingest(ctx context.Context, l language) (*passagesReport, error)
 
 // checkPassages takes a turn, and checks that the agent was given passages.
 func (m *meter) checkPassages(ctx context.Context, reader *mill, s shape) error {
-	t := &millThread{mill: reader, id: newID("t"), shape: s, by: byUpdate}
+	t := &millThread{mill: reader, id: newID("t"), shape: s, by: byGo}
 	if err := t.first(ctx); err != nil {
 		return err
 	}

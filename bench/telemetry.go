@@ -42,11 +42,11 @@ func (m *meter) telemetry(ctx context.Context) ([]telemetryRow, error) {
 			return nil, err
 		}
 		for i, threads := range m.Threads {
-			rounds, err := m.alternate(ctx, [2]side{observed, m.world.mill}, shapeOf("tool"), byUpdate, threads, m.Turns[i])
+			rounds, err := m.alternate(ctx, [2]side{observed, m.world.mill}, shapeOf("tool"), byGo, threads, m.Turns[i])
 			if err != nil {
 				return nil, fmt.Errorf("%s: %w", kind.name, err)
 			}
-			row := telemetryRow{kind.name, threads, newThroughputRow(asLocal, shapeOf("tool"), byUpdate, threads, rounds).Ratio}
+			row := telemetryRow{kind.name, threads, newThroughputRow(asLocal, shapeOf("tool"), byGo, threads, rounds).Ratio}
 			m.say("%s, %2d threads: ratio %.2f", kind.name, threads, row.Ratio.Median)
 			rows = append(rows, row)
 		}

@@ -3,9 +3,11 @@ package main
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 
+	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -19,6 +21,7 @@ const askingAgent = "asking"
 
 // mill is the side of Threadmill.
 type mill struct {
+	runtime *threadmill.Runtime
 	threads *threadclient.Client
 	api     string
 	viewer  bool
@@ -101,7 +104,7 @@ func (t *millThread) turn(ctx context.Context) error {
 	switch t.by {
 	case byHTTP:
 		return t.chat(ctx)
-	case byUpdate:
+	case byUpdate, byGo:
 		p, want := t.next()
 		return t.update(ctx, p, want)
 	case bySignal:
@@ -141,7 +144,7 @@ func (t *millThread) update(ctx context.Context, p signals.Post, want string) er
 
 // complete posts a message and waits for the end of its turn.
 func (t *millThread) complete(ctx context.Context, p signals.Post, want string) error {
-	out, err := t.threads.Turn(ctx, t.id, p)
+	out, err := t.ask(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -149,6 +152,22 @@ func (t *millThread) complete(ctx context.Context, p signals.Post, want string) 
 		return fmt.Errorf("turn %s ended %s: %s", p.ID, out.Status, out.Error)
 	}
 	return same(out.Message.Content, want)
+}
+
+// ask posts a message, and returns the result of its turn.
+func (t *millThread) ask(ctx context.Context, p signals.Post) (signals.TurnResult, error) {
+	if t.by != byGo || t.turns == 1 { // the thread was opened with the first one
+		return t.threads.Turn(ctx, t.id, p)
+	}
+	var m event.NewMessage
+	if err := json.Unmarshal(p.Payload, &m); err != nil {
+		return signals.TurnResult{}, err
+	}
+	turn, err := t.runtime.Send(ctx, m, threadmill.SendOptions{})
+	if err != nil {
+		return signals.TurnResult{}, err
+	}
+	return turn.Wait(ctx)
 }
 
 // await waits until the viewer has received a turn's last event.

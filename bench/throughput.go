@@ -51,7 +51,7 @@ func (m *meter) throughput(ctx context.Context) ([]throughputRow, error) {
 func (m *meter) warmUp(ctx context.Context, sides ...side) error {
 	threads, turns := m.Threads[len(m.Threads)-1], m.Turns[len(m.Turns)-1]
 	for _, s := range sides {
-		if _, err := m.round(ctx, s, shapes[0], byUpdate, threads, turns, ""); err != nil {
+		if _, err := m.round(ctx, s, shapes[0], byGo, threads, turns, ""); err != nil {
 			return fmt.Errorf("warming up %s: %w", s.name(), err)
 		}
 	}

@@ -272,7 +272,7 @@ func (w *world) serve(o Options, runtime *threadmill.Runtime) (*mill, error) {
 	api := &http.Server{Handler: runtime.Handler(), ReadHeaderTimeout: time.Minute}
 	go func() { _ = api.Serve(listener) }() // ends with Close
 	w.onStop(func() error { runtime.CloseStreams(); return api.Close() })
-	return &mill{threads: runtime.Client(), api: "http://" + listener.Addr().String(), viewer: o.Viewer}, nil
+	return &mill{runtime: runtime, threads: runtime.Client(), api: "http://" + listener.Addr().String(), viewer: o.Viewer}, nil
 }
 
 // run runs the worker of a runtime.

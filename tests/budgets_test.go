@@ -131,7 +131,10 @@ func TestBudgets(t *testing.T) {
 				_, err := w.Threads.Post(w.Ctx(), id, p)
 				require.NoError(t, err)
 			}, costs{cost{11, 2}, cost{11, 2}}},
-			{"posted and waited for by update", w, func(id string) { w.Say(id, "hello") }, costs{cost{11, 2}, cost{11, 2}}},
+			{"posted and waited for by update", w, func(id string) {
+				_, err := w.Threads.Turn(w.Ctx(), id, signals.UserMessage(id, "ann", "hello"))
+				require.NoError(t, err)
+			}, costs{cost{11, 2}, cost{11, 2}}},
 			{"posted and waited for by HTTP", w, func(id string) {
 				status, _ := check.Request(t, w, http.MethodPost, "/v1/threads/"+id+"/messages?wait=true", map[string]any{"content": "hello"})
 				require.Equal(t, http.StatusOK, status)

@@ -107,21 +107,23 @@ func (a messageCommands) post(s sending, thread, text string) (signals.Post, err
 }
 
 func (a messageCommands) send(ctx context.Context, t threads, s sending, thread string, start signals.Start, post signals.Post) error {
-	if s.create {
-		if _, err := t.PostOrOpen(ctx, thread, start, post); err != nil {
-			return err
+	if s.wait {
+		if s.create {
+			if _, err := t.PostOrOpen(ctx, thread, start, post); err != nil {
+				return err
+			}
 		}
-	}
-	switch {
-	case s.wait:
 		return a.await(ctx, t, s, thread, post)
-	case s.create:
-	default:
-		if _, err := t.Post(ctx, thread, post); err != nil {
-			return err
-		}
 	}
-	return a.show(map[string]string{"threadId": thread, "eventId": post.ID}, nil, line("%s", post.ID), "")
+	post.ID = "" // the client gives it a new one, of which it need not ask the thread
+	var sent signals.PostResult
+	var err error
+	if s.create {
+		sent, err = t.PostOrOpen(ctx, thread, start, post)
+	} else {
+		sent, err = t.Post(ctx, thread, post)
+	}
+	return a.show(map[string]string{"threadId": thread, "eventId": sent.EventID}, err, line("%s", sent.EventID), "")
 }
 
 // await waits for the end of the turn, even across a restart of the servers: repeated requests do

@@ -162,7 +162,7 @@ func TestStaleSteps(t *testing.T) {
 	})
 	t.Run("S2-50 nor does it hold up its thread for good", func(t *testing.T) {
 		require.NoError(t, runtimes["late"].Client().Control(w.Ctx(), "late", signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
-		out, err := runtimes["late"].Client().Turn(w.Ctx(), "late", check.Message("late", "e2", "-"))
+		out, err := runtimes["late"].Client().Turn(w.Ctx(), "late", signals.Post{ID: "e2"})
 		require.NoError(t, err)
 		require.Equal(t, signals.TurnCompleted, out.Status)
 		require.Equal(t, "e2", out.Message.Content)

@@ -104,6 +104,9 @@ const answerWithin = 40 * time.Second
 
 // Harness is a running Threadmill.
 type Harness struct {
+	// Elsewhere means that its workers are other processes, and that what they publish to their live streams is not seen here.
+	Elsewhere bool
+
 	T         testing.TB
 	Temporal  client.Client
 	Server    *process.Temporal
@@ -369,8 +372,18 @@ func (w *Harness) Open(agents ...string) string {
 // Say posts a person's message and waits for the end of its turn.
 func (w *Harness) Say(thread, content string) signals.TurnResult {
 	w.T.Helper()
-	out, err := w.Threads.Turn(w.Ctx(), thread, signals.UserMessage(thread, "ann", content))
+	if w.Elsewhere {
+		out, err := w.Threads.Turn(w.Ctx(), thread, signals.UserMessage(thread, "ann", content))
+		require.NoError(w.T, err)
+		return out
+	}
+	m := event.NewMessage{ThreadID: thread, SenderID: "ann", SenderType: event.CreatedByUser, Content: content}
+	turn, err := w.Runtime.Send(w.Ctx(), m, threadmill.SendOptions{})
 	require.NoError(w.T, err)
+	out, err := turn.Wait(w.Ctx())
+	if _, failed := errors.AsType[*threadmill.TurnError](err); !failed {
+		require.NoError(w.T, err)
+	}
 	return out
 }
 
