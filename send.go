@@ -84,6 +84,9 @@ type Turn struct {
 // defaultSender is the person who sends messages and closes threads, if the caller names nobody.
 const defaultSender = "user"
 
+// UncertainError means that a message was sent and not answered. It has the id of its event.
+type UncertainError = threadclient.UncertainError
+
 // TurnError means that a turn has failed. The event can be retried.
 type TurnError struct {
 	ThreadID string
@@ -163,7 +166,8 @@ func (t *Turn) Interrupt(ctx context.Context) error {
 // ThreadID opens a new thread. SenderType defaults to user and SenderID to "user".
 //
 // A worker must run, in this process or another one. The end of ctx ends the watching, not the
-// turn: [Turn.Interrupt] ends that. An error means that the message was not accepted.
+// turn: [Turn.Interrupt] ends that. An [*UncertainError] means that the thread may have the message: send it again, with
+// [SendOptions].EventID, and nothing is posted twice. Any other error means that the message was not accepted.
 // It is an [*event.FieldError] or wraps an error of package signals, such as
 // [signals.ErrThreadClosed].
 func (r *Runtime) Send(ctx context.Context, m event.NewMessage, o SendOptions) (*Turn, error) {

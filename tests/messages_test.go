@@ -308,6 +308,7 @@ func TestWhoAnswers(t *testing.T) {
 			m := event.NewMessage{ThreadID: id, SenderID: tc.sender, SenderType: tc.from, Content: tc.content}
 			out, err := w.Threads.Turn(w.Ctx(), id, signals.NewPost("e1", m))
 			require.NoError(t, err)
+			out = check.Wholly(w, id, out)
 			var answers []string
 			for _, r := range w.Messages(id)[1:] {
 				answers = append(answers, r.SenderID)

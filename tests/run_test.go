@@ -257,7 +257,7 @@ func TestRunWithItsContext(t *testing.T) {
 	t.Run("S2-21 another run with its id goes on with it, from its beginning", func(t *testing.T) {
 		again := begin(w, r.ThreadID(), "count 5", threadmill.SendOptions{EventID: "e1"})
 		events := completes(t, again)
-		require.Equal(t, []string{"user: count 5", "assistant: 1 2 3 4 5"}, contentsOf(events))
+		require.Equal(t, []string{"ann: count 5", "assistant: 1 2 3 4 5"}, contentsOf(events))
 		require.Len(t, w.Messages(r.ThreadID()), 2, "nothing was posted twice")
 		require.Equal(t, events, completes(t, begin(w, r.ThreadID(), "count 5", threadmill.SendOptions{EventID: "e1"})))
 	})

@@ -106,8 +106,9 @@ type Config struct {
 	// Webhooks are the endpoints of webhooks.
 	Webhooks []webhook.Endpoint
 
-	// APIKeys are the API keys in the file.
-	APIKeys []auth.Key
+	// APIKeys are the API keys in the file. keysHold means that the file has the list, without a mistake in it.
+	APIKeys  []auth.Key
+	keysHold bool
 
 	// StaleAfter is the time after which a silent step is retried. 0 = the runtime's default.
 	StaleAfter time.Duration
@@ -334,10 +335,13 @@ func Load(path string, opts ...Option) (*Config, error) {
 		return nil, fmt.Errorf("reading the configuration: %w", err)
 	}
 	c, _, err := load(path, abs, opts)
-	return c, err
+	if err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
-// load also returns the files that it tried to read, even with an error.
+// load also returns the files that it tried to read, and what it could read of them, even with an error.
 func load(name, abs string, opts []Option) (*Config, []file, error) {
 	main := readFile(abs)
 	if main.err != nil {
@@ -345,11 +349,8 @@ func load(name, abs string, opts []Option) (*Config, []file, error) {
 	}
 	c, files, err := parse(name, []byte(main.data), filepath.Dir(abs), opts)
 	files = append([]file{main}, files...)
-	if err != nil {
-		return nil, files, err
-	}
 	c.Files = paths(files)
-	return c, files, nil
+	return c, files, err
 }
 
 // Parse reads data as the content of a file. name is the file in errors; paths are relative to dir.

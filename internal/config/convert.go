@@ -64,6 +64,7 @@ func (d *document) config(root ast.Node) *Config {
 	d.references("", known.Rules(c.ApprovalRules))
 	c.Webhooks = d.webhooks(f.Webhooks, known)
 	c.APIKeys = d.apiKeys(f.APIKeys)
+	c.keysHold = d.has("apiKeys") && !d.failedBelow("apiKeys")
 	return c
 }
 

@@ -119,15 +119,42 @@ func (s *Source) reload() {
 	s.files = files
 	if err != nil {
 		s.log.Error("the configuration has mistakes; agents and rules stay as they were", "file", s.path, "error", err)
+		if c != nil && c.keysHold {
+			s.revoke(c.APIKeys)
+		}
 		return
 	}
 	s.current = c
 	s.log.Info("the configuration was read again", "file", s.path, "agents", len(c.Agents), "rules", len(c.Rules))
 }
 
+// revoke takes from a file with mistakes which API keys are no longer there, or expire sooner.
+func (s *Source) revoke(now []auth.Key) {
+	kept := *s.current
+	kept.APIKeys = nil
+	for _, key := range s.current.APIKeys {
+		i := slices.IndexFunc(now, func(k auth.Key) bool { return k.Hash == key.Hash })
+		if i < 0 {
+			s.log.Warn("an API key was revoked", "file", s.path, "key", key.Name)
+			continue
+		}
+		if at := now[i].ExpiresAt; !at.IsZero() && (key.ExpiresAt.IsZero() || at.Before(key.ExpiresAt)) {
+			key.ExpiresAt = at
+		}
+		kept.APIKeys = append(kept.APIKeys, key)
+	}
+	s.current = &kept
+}
+
 // adopt keeps the parts that need a restart.
 func (s *Source) adopt(c *Config) error {
 	for _, a := range c.Agents {
+		if _, chain := c.Fallbacks[a.Model]; chain {
+			if _, before := s.current.Fallbacks[a.Model]; !before {
+				return fmt.Errorf("agent %q uses the fallback chain %q, which is new: restart to use it", a.Name, a.Model)
+			}
+			continue
+		}
 		if name, _, _ := strings.Cut(a.Model, "/"); slices.Contains(c.declared.Models, name) || slices.Contains(c.declared.Fallbacks, name) {
 			continue
 		}

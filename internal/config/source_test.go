@@ -3,6 +3,7 @@ package config
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -278,4 +279,51 @@ func TestSourceKeepsAgentsUnderTheirRules(t *testing.T) {
 	f.write(f.path, file("clerk", "pay_back"))
 	require.Equal(t, "clerk refund", f.later().Instructions)
 	require.Contains(t, f.log.String(), `agents[0].tools[0]: unknown tool \"pay_back\"`)
+}
+
+// TestSourceWithAChain: a file with a fallback chain is followed, and what the chain consists of stays as it was at the start.
+func TestSourceWithAChain(t *testing.T) {
+	chain := func(content, second string) string {
+		return "models:\n  both: {type: fallback, chain: [demo/demo, " + second + "]}\nagents:\n  - {name: a, model: both, instructions: " + content + "}\n"
+	}
+	f := follow(t, chain("one", "demo/verse"))
+	f.write(f.path, chain("two", "demo/verse"))
+	require.Equal(t, "two", f.later().Instructions, f.log)
+	f.write(f.path, chain("three", "demo/other"))
+	require.Equal(t, "three", f.later().Instructions, f.log)
+	require.Equal(t, 1, f.logged("models have changed: restart"), f.log)
+
+	f = follow(t, prompt("one"))
+	f.write(f.path, chain("two", "demo/verse"))
+	require.Equal(t, "one", f.later().Instructions)
+	require.Equal(t, 1, f.logged(`fallback chain \"both\", which is new: restart to use it`), f.log)
+}
+
+// TestSourceRevokesKeys: a key that is taken out of the file, or expires, is no longer valid, whatever else is wrong with the file.
+func TestSourceRevokesKeys(t *testing.T) {
+	const list = "apiKeys:\n"
+	key := func(name, more string) string {
+		return fmt.Sprintf("  - {name: %s, hash: \"sha256:%064x\", roles: [admin]%s}\n", name, name, more)
+	}
+	f := follow(t, prompt("one")+list+key("ann", "")+key("bob", ""))
+	names := func() (out []string) {
+		f.later()
+		for _, k := range f.source.APIKeys() {
+			out = append(out, k.Name)
+		}
+		return out
+	}
+	require.Equal(t, []string{"ann", "bob"}, names())
+	f.write(f.path, "agents: 7\n"+list+key("bob", "")+key("eve", ""))
+	require.Equal(t, []string{"bob"}, names(), "a new key is not taken from a file with mistakes")
+	require.Equal(t, "one", f.now().Instructions)
+	f.write(f.path, "agents: 7\n"+list+key("bob", ", expires: 2020-01-01T00:00:00Z"))
+	require.Equal(t, []string{"bob"}, names())
+	require.Equal(t, 2020, f.source.APIKeys()[0].ExpiresAt.Year())
+	f.write(f.path, "agents: 7\n"+list+"  - {name: carol}\n")
+	require.Equal(t, []string{"bob"}, names(), "the list itself has a mistake")
+	f.write(f.path, "agents: 7\n")
+	require.Equal(t, []string{"bob"}, names(), "the list is not there")
+	f.write(f.path, "agents: 7\napiKeys: []\n")
+	require.Empty(t, names())
 }

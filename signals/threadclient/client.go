@@ -130,6 +130,8 @@ func checkStart(threadID string, start signals.Start) error {
 // seconds because no worker runs, sent a signal, too. The status of what was sent by signal is "queued", even for a duplicate, which
 // is still ignored. If the queue is full when a signal is processed, the post becomes a failed event that can be retried; if the thread
 // has an event with the same id and another content, an audit record tells.
+//
+// An [*UncertainError] means that the thread may have the event. After any other error, it does not.
 func (c *Client) Post(ctx context.Context, threadID string, p signals.Post) (signals.PostResult, error) {
 	return c.post(ctx, threadID, p, nil)
 }
@@ -145,14 +147,20 @@ func (c *Client) PostOrOpen(ctx context.Context, threadID string, start signals.
 
 func (c *Client) post(ctx context.Context, threadID string, p signals.Post, open *signals.Start) (signals.PostResult, error) {
 	fresh := p.ID == ""
+	p = redaction.Payload(c.redact, p) // what is checked is what the thread gets
 	if err := check(threadID, &p); err != nil {
 		return signals.PostResult{EventID: p.ID}, err
 	}
-	traced(ctx, &p)
-	if c.posts.unasked(ctx, threadID, p, fresh) {
-		return c.posts.keep(ctx, threadID, p, open)
+	if err := ctx.Err(); err != nil {
+		return signals.PostResult{EventID: p.ID}, fmt.Errorf("%s to thread %q: %w", signals.UpdatePost, threadID, err)
 	}
-	return c.posts.submit(ctx, threadID, p, open)
+	traced(ctx, &p)
+	send := c.posts.submit
+	if c.posts.unasked(ctx, threadID, p, fresh) {
+		send = c.posts.keep
+	}
+	out, err := send(ctx, threadID, p, open)
+	return out, uncertain(threadID, p.ID, err)
 }
 
 // PostSignal posts an event by signal to an existing thread, and returns its id when Temporal has

@@ -60,7 +60,7 @@ func (c *Client) startTurn(ctx context.Context, threadID string, open *signals.S
 	}
 	if err != nil {
 		t.slot.leave()
-		return nil, err
+		return nil, uncertain(threadID, p.ID, err)
 	}
 	return t, nil
 }

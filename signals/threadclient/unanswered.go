@@ -26,6 +26,28 @@ func (e *UnansweredError) Error() string {
 // Unwrap returns the error of the request.
 func (e *UnansweredError) Unwrap() error { return e.Err }
 
+// UncertainError means that a post was sent and not answered: the thread may have the event. Post it again with the same EventID: a
+// thread that has it ignores it.
+type UncertainError struct {
+	ThreadID, EventID string
+	Err               error
+}
+
+func (e *UncertainError) Error() string {
+	return fmt.Sprintf("%v; the thread may have event %q: post it again with this id, which adds nothing then", e.Err, e.EventID)
+}
+
+// Unwrap returns the error of the request.
+func (e *UncertainError) Unwrap() error { return e.Err }
+
+// uncertain returns the error of a post, which is an [*UncertainError] if it does not tell whether the thread has the event.
+func uncertain(threadID, eventID string, err error) error {
+	if err == nil || !unanswered(err) && !errors.Is(err, context.Canceled) && !is[*serviceerror.Canceled](err) {
+		return err
+	}
+	return &UncertainError{threadID, eventID, err}
+}
+
 // unanswered reports whether err means that a request was not answered in time.
 func unanswered(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || is[*serviceerror.DeadlineExceeded](err) || is[*serviceerror.Unavailable](err) ||

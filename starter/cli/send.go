@@ -115,7 +115,9 @@ func (a messageCommands) send(ctx context.Context, t threads, s sending, thread 
 		}
 		return a.await(ctx, t, s, thread, post)
 	}
-	post.ID = "" // the client gives it a new one, of which it need not ask the thread
+	if s.id == "" {
+		post.ID = "" // the client gives it a new one, of which it need not ask the thread
+	}
 	var sent signals.PostResult
 	var err error
 	if s.create {

@@ -22,7 +22,7 @@ func (k killed) cutAt(text, name string) (id string) {
 	for range 5 {
 		id = k.Open()
 		n := 0
-		check.Paced(k.Harness, id, func() { n++; k.Say(id, work("warm"+strings.Repeat("x", n))) })
+		check.Paced(k.Harness, id, func() { n++; k.SayBySignal(id, work("warm"+strings.Repeat("x", n))) })
 		before := len(check.HistoryOf(k.Harness, id, ""))
 		reached := k.HoldFirst(func(r killing.Report) bool {
 			return r.What == id && strings.HasPrefix(r.Key, "after ") && strings.Contains(r.Key, text)
@@ -108,7 +108,7 @@ func TestStartedBeforeInterrupt(t *testing.T) {
 	k := killed{killing.New(t, harness.Options{}, "telling")}
 	k.Start()
 	id := k.Open()
-	check.Paced(k.Harness, id, func() { k.Say(id, work("warm")) })
+	check.Paced(k.Harness, id, func() { k.SayBySignal(id, work("warm")) })
 	before := len(check.HistoryOf(k.Harness, id, ""))
 	gate := k.Provider.Block(0)
 	defer gate.Release()

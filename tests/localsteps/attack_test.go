@@ -57,7 +57,7 @@ const waits = `use swing {"wait":true}`
 func (s *swing) begin(t *testing.T, w *harness.Harness, content string) (id, posted string, before int) {
 	t.Helper()
 	id = w.Open()
-	check.Paced(w, id, func() { w.Say(id, "use swing {}") })
+	check.Paced(w, id, func() { w.SayBySignal(id, "use swing {}") })
 	before = len(check.HistoryOf(w, id, ""))
 	posted = w.Post(id, content)
 	check.Arrives(t, s.reached, "the tool")
@@ -142,7 +142,7 @@ func TestLocalOutage(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{MaxModelAttempts: 4})
 	id := w.Open()
-	check.Paced(w, id, func() { w.Say(id, "hello") })
+	check.Paced(w, id, func() { w.SayBySignal(id, "hello") })
 	before, calls := len(check.HistoryOf(w, id, "")), w.Provider.Calls()
 	w.Provider.Fail(llmtest.Status(429, ""), llmtest.Status(429, ""))
 	require.Equal(t, "through it", w.Say(id, "through it").Message.Content)
@@ -174,7 +174,7 @@ func TestLocalAttempts(t *testing.T) {
 	}, tool.Idempotent(2))
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{shaky}})
 	id := w.Open()
-	check.Paced(w, id, func() { w.Say(id, "use shaky {}") })
+	check.Paced(w, id, func() { w.SayBySignal(id, "use shaky {}") })
 	before := len(check.HistoryOf(w, id, ""))
 	fails.Store(true)
 	require.Contains(t, w.Say(id, "use shaky {}").Message.Content, "shaken")
@@ -239,7 +239,7 @@ func TestOneOfTwoInterrupted(t *testing.T) {
 	}
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{s}, Agents: []agent.Agent{who("alice"), who("bob")}})
 	id := w.Open("alice", "bob")
-	check.Paced(w, id, func() { w.Say(id, "use swing {}") })
+	check.Paced(w, id, func() { w.SayBySignal(id, "use swing {}") })
 	posted := w.Post(id, waits)
 	check.Arrives(t, s.reached, "the first tool")
 	check.Arrives(t, s.reached, "the second tool")
@@ -255,7 +255,7 @@ func TestContinuesAsNewLocally(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 30}})
 	id := w.Open()
-	check.Paced(w, id, func() { w.Say(id, "use note {}") })
+	check.Paced(w, id, func() { w.SayBySignal(id, "use note {}") })
 	run := check.CurrentRun(w, id)
 	var posted string
 	for i := range 12 {

@@ -40,7 +40,7 @@ func newGuarded(t *testing.T) *guarded {
 		c.Hooks = []hook.Hook{{Name: "guard", Timeout: testenv.Patience, Filter: hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: []event.CreatedBy{event.CreatedByUser}}, Func: g.guard}}
 	}})
 	g.id = g.Open()
-	check.Paced(g.Harness, g.id, func() { g.Say(g.id, "hello") })
+	check.Paced(g.Harness, g.id, func() { g.SayBySignal(g.id, "hello") })
 	require.Eventually(t, func() bool {
 		g.Say(g.id, "hello")
 		run := g.lastRun()

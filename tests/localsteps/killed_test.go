@@ -79,7 +79,7 @@ func TestLocalStepsKilled(t *testing.T) {
 	k.Start()
 	id := k.Open()
 	n := 0
-	check.Paced(k.Harness, id, func() { n++; k.Say(id, work(fmt.Sprint("warm", n))) })
+	check.Paced(k.Harness, id, func() { n++; k.SayBySignal(id, work(fmt.Sprint("warm", n))) })
 	before, told := len(check.AllRecords(k.Harness, id)), k.Reported()
 	k.signal(id, work("measured"))
 	k.awaitWork(id, "measured")
@@ -122,7 +122,7 @@ func killedAt(t *testing.T, gap int, want []string, first bool) {
 	for attempt := range 5 {
 		id, name := k.Open(), fmt.Sprint("cut", attempt)
 		n := 0
-		check.Paced(k.Harness, id, func() { n++; k.Say(id, work(fmt.Sprintf("%s-warm%d", name, n))) })
+		check.Paced(k.Harness, id, func() { n++; k.SayBySignal(id, work(fmt.Sprintf("%s-warm%d", name, n))) })
 		before, history := len(check.AllRecords(k.Harness, id)), len(check.HistoryOf(k.Harness, id, ""))
 		if first {
 			id, before, history = "first-"+id, 0, 0

@@ -25,7 +25,7 @@ func TestStepsOfSimilarThreads(t *testing.T) {
 		return check.Scheduled(check.Settle(w, id))
 	}
 	first := w.Open()
-	check.Paced(w, first, func() { w.Say(first, "use note {}") })
+	check.Paced(w, first, func() { w.SayBySignal(first, "use note {}") })
 	require.Eventually(t, func() bool { return !scheduled() }, testenv.Patience, testenv.Tick, "a busy machine may be slow, but not always")
 	require.True(t, scheduled("bob"), "nothing is known of another agent")
 

@@ -35,7 +35,7 @@ func TestWorkerStops(t *testing.T) {
 			var befores []int
 			for range threads {
 				id := w.Open()
-				check.Paced(w, id, func() { w.Say(id, "warm") })
+				check.Paced(w, id, func() { w.SayBySignal(id, "warm") })
 				ids, befores = append(ids, id), append(befores, len(check.HistoryOf(w, id, "")))
 			}
 			calls := w.Provider.Calls()

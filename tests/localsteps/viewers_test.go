@@ -49,7 +49,7 @@ func viewsSecondRun(t *testing.T, content, reply string) {
 	k.Start()
 	for range 5 {
 		id := k.Open()
-		check.Paced(k.Harness, id, func() { k.Say(id, strings.Replace(content, "count 6", "hello", 1)) })
+		check.Paced(k.Harness, id, func() { k.SayBySignal(id, strings.Replace(content, "count 6", "hello", 1)) })
 		before := len(check.HistoryOf(k.Harness, id, ""))
 		v := check.Watch(t, k.Harness, id, "")
 		if reply != "cut.0.1" {

@@ -27,6 +27,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/modelcontext"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
@@ -104,9 +105,6 @@ const answerWithin = 40 * time.Second
 
 // Harness is a running Threadmill.
 type Harness struct {
-	// Elsewhere means that its workers are other processes, and that what they publish to their live streams is not seen here.
-	Elsewhere bool
-
 	T         testing.TB
 	Temporal  client.Client
 	Server    *process.Temporal
@@ -372,19 +370,27 @@ func (w *Harness) Open(agents ...string) string {
 // Say posts a person's message and waits for the end of its turn.
 func (w *Harness) Say(thread, content string) signals.TurnResult {
 	w.T.Helper()
-	if w.Elsewhere {
-		out, err := w.Threads.Turn(w.Ctx(), thread, signals.UserMessage(thread, "ann", content))
-		require.NoError(w.T, err)
-		return out
-	}
-	m := event.NewMessage{ThreadID: thread, SenderID: "ann", SenderType: event.CreatedByUser, Content: content}
-	turn, err := w.Runtime.Send(w.Ctx(), m, threadmill.SendOptions{})
+	out, err := w.Threads.Turn(w.Ctx(), thread, signals.UserMessage(thread, "ann", content))
 	require.NoError(w.T, err)
-	out, err := turn.Wait(w.Ctx())
-	if _, failed := errors.AsType[*threadmill.TurnError](err); !failed {
-		require.NoError(w.T, err)
+	if out.LastRecord != "" {
+		w.awaitRecord(thread, out.LastRecord)
 	}
 	return out
+}
+
+// SayBySignal is Say by signal, whose steps may all be local activities.
+func (w *Harness) SayBySignal(thread, content string) {
+	w.T.Helper()
+	w.awaitRecord(thread, recordid.TurnEnded(w.Post(thread, content)))
+}
+
+// awaitRecord waits until the store has a record.
+func (w *Harness) awaitRecord(thread, id string) {
+	w.T.Helper()
+	require.Eventually(w.T, func() bool {
+		found, err := w.Store.RecordsByID(w.Ctx(), w.Key(thread), id)
+		return err == nil && len(found) > 0
+	}, testenv.Patience, testenv.Tick)
 }
 
 // Post signals a person's message, which costs the least history. The thread sends no response.

@@ -57,7 +57,7 @@ func New(t *testing.T, o harness.Options, kinds ...string) *World {
 	t.Cleanup(func() { _ = store.Close() })
 	o.Postgres, o.NoWorker, o.Configure = false, true, func(c *threadmill.Config) { c.Store = store }
 	h := harness.New(t, o)
-	h.Store, h.Elsewhere = store, true
+	h.Store = store
 	stop, err := foreign.Work(h.Temporal, check.ForeignQueue(h.TaskQueue))
 	require.NoError(t, err)
 	t.Cleanup(stop)
