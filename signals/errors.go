@@ -37,6 +37,8 @@ var (
 	// ErrProcessed means that the event was processed too long ago for the thread to remember the
 	// result of its turn. The thread's records contain it.
 	ErrProcessed = errors.New("the event was processed long ago, and how its turn ended is no longer kept: read the thread's records")
+	// ErrNotAllowed means that this person may not decide on the call, revoke its approval or answer it: see [DecideNotAllowed].
+	ErrNotAllowed = errors.New("not allowed")
 	// ErrRefused means that the thread rejected the request. The error gives the reason.
 	ErrRefused = errors.New("refused")
 )

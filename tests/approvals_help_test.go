@@ -123,7 +123,11 @@ func granting(q event.ApprovalRequest) signals.Decide {
 func (c talk) decides(want signals.DecideOutcome, d signals.Decide) signals.DecideResult {
 	c.t.Helper()
 	out, err := c.Threads.Decide(c.Ctx(), c.id, d)
-	require.NoError(c.t, err)
+	if want == signals.DecideNotAllowed {
+		require.ErrorIs(c.t, err, signals.ErrNotAllowed)
+	} else {
+		require.NoError(c.t, err)
+	}
 	require.Equal(c.t, want, out.Result)
 	return out
 }

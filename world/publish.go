@@ -120,7 +120,7 @@ func (w *World) decide(ctx context.Context, chatID string, by sender, d signals.
 	got := signals.DecideResult{Result: signals.DecideNotAllowed}
 	if by.kind == event.CreatedByUser {
 		var err error
-		if got, err = w.cfg.Client.Decide(ctx, chatID, d); err != nil {
+		if got, err = w.cfg.Client.Decide(ctx, chatID, d); err != nil && !errors.Is(err, signals.ErrNotAllowed) {
 			return Published{}, err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/http"
@@ -174,6 +175,9 @@ var decisionRefusals = refusals{
 
 // orRefused returns err or, if it is nil, the problem of an outcome that changes nothing.
 func orRefused(err error, why refusals, call ToolCallPath, result signals.DecideOutcome) error {
+	if errors.Is(err, signals.ErrNotAllowed) { // which the result says, too
+		err = nil
+	}
 	status := http.StatusConflict
 	switch result {
 	case signals.DecideNotPending:

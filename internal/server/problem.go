@@ -67,6 +67,8 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 	case errors.Is(err, signals.ErrOverloaded):
 		return later(http.StatusTooManyRequests, "1", fmt.Sprintf(
 			"too many posts wait for thread %q; retry", threadID))
+	case errors.Is(err, signals.ErrNotAllowed):
+		return huma.Error403Forbidden("this person may not decide on the tool call or answer it")
 	case errors.Is(err, signals.ErrRefused):
 		return huma.Error422UnprocessableEntity(err.Error())
 	case errors.Is(err, store.ErrUnavailable):

@@ -13,31 +13,39 @@ import (
 )
 
 // Decide sends a decision on a tool call. The result is its outcome and, for a call that needs
-// several approvals, the number that is missing.
+// several approvals, the number that is missing. If the outcome is [signals.DecideNotAllowed], the error wraps
+// [signals.ErrNotAllowed], as it does for [Client.Revoke], [Client.ToolResult] and [Client.AnswerInput].
 func (c *Client) Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error) {
-	var out signals.DecideResult
-	err := c.update(ctx, threadID, signals.UpdateDecide, d, &out)
-	return out, err
+	return decided(ctx, c, threadID, signals.UpdateDecide, d)
 }
 
 // Revoke revokes an approval with its grant, and returns the outcome. It is idempotent.
 func (c *Client) Revoke(ctx context.Context, threadID string, r signals.Revoke) (signals.DecideOutcome, error) {
-	out, err := ask[signals.DecideResult](ctx, c, threadID, signals.UpdateRevoke, r)
+	out, err := decided(ctx, c, threadID, signals.UpdateRevoke, r)
 	return out.Result, err
 }
 
 // ToolResult sends the result of a tool call that a connected client ran, and returns the outcome.
 // It is idempotent.
 func (c *Client) ToolResult(ctx context.Context, threadID string, r signals.ToolResult) (signals.DecideOutcome, error) {
-	out, err := ask[signals.DecideResult](ctx, c, threadID, signals.UpdateToolResult, r)
+	out, err := decided(ctx, c, threadID, signals.UpdateToolResult, r)
 	return out.Result, err
 }
 
 // AnswerInput sends a person's input for a tool call that waits for it, and returns the outcome. It is
 // idempotent.
 func (c *Client) AnswerInput(ctx context.Context, threadID string, a signals.InputAnswers) (signals.DecideOutcome, error) {
-	out, err := ask[signals.DecideResult](ctx, c, threadID, signals.UpdateAnswerInput, a)
+	out, err := decided(ctx, c, threadID, signals.UpdateAnswerInput, a)
 	return out.Result, err
+}
+
+// decided sends what a person decides or answers, and returns the outcome.
+func decided(ctx context.Context, c *Client, threadID, name string, in interface{ Validate() error }) (signals.DecideResult, error) {
+	out, err := ask[signals.DecideResult](ctx, c, threadID, name, in)
+	if err == nil && out.Result == signals.DecideNotAllowed {
+		err = fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrNotAllowed)
+	}
+	return out, err
 }
 
 // Approvals returns the tool calls of a thread that wait for a person or a connected client,

@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/threadmill/threadmill/internal/term"
+	"github.com/threadmill/threadmill/signals"
 )
 
 // group returns a command that has subcommands only. Without one of them it prints its help.
@@ -49,6 +50,9 @@ func (a *app) show(v any, err error, text, none string, args ...any) error {
 // showOutcome prints the outcome of a request. A problem, if there is one, is the reason why it was
 // rejected.
 func (a *app) showOutcome(v any, err error, text, problem string) error {
+	if problem != "" && errors.Is(err, signals.ErrNotAllowed) {
+		err = nil // the problem says it
+	}
 	if err != nil || a.json || problem == "" {
 		err = a.show(v, err, line("%s", text), "")
 	}
