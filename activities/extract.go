@@ -76,6 +76,9 @@ func (a *Activities) extract(ctx context.Context, in step.Event) error {
 	if event.Blank(asked.Content) {
 		return temporal.NewNonRetryableApplicationError("the event has no text: content is required", signals.RefusedType, nil)
 	}
+	if asked.Namespace != "" && asked.Namespace != in.Thread.Namespace {
+		a.log.WarnContext(ctx, "the namespace of an extraction is ignored: entities belong to that of the thread", "thread", in.Thread.ThreadID, "event", in.EventID, "namespace", asked.Namespace)
+	}
 	x := store.Extraction{
 		ID: in.Thread.ThreadID + "/" + in.EventID, ThreadID: in.Thread.ThreadID, EventID: in.EventID, Content: asked.Content,
 		SourceType: asked.SourceType, SourceID: asked.SourceID,

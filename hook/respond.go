@@ -37,7 +37,14 @@ const (
 	EnqueueImmediately EnqueueAfter = "immediately"
 	// EnqueueAfterToolResults queues the response when every call of the reply has its result.
 	EnqueueAfterToolResults EnqueueAfter = "toolResults"
+
+	// afterToolResults is another spelling of it.
+	afterToolResults EnqueueAfter = "tool_results"
 )
+
+func (e EnqueueAfter) valid() bool {
+	return e == "" || e == EnqueueImmediately || e == EnqueueAfterToolResults || e == afterToolResults
+}
 
 // Validate reports the first field that is missing or invalid.
 func (r Response) Validate() error {
@@ -46,7 +53,7 @@ func (r Response) Validate() error {
 		return event.FieldErrorf("content", "is required in a response")
 	case r.SenderType != "" && !r.SenderType.Valid():
 		return event.FieldErrorf("senderType", "%q is not one of user, agent, tool, system", r.SenderType)
-	case r.EnqueueAfter != "" && r.EnqueueAfter != EnqueueImmediately && r.EnqueueAfter != EnqueueAfterToolResults:
+	case !r.EnqueueAfter.valid():
 		return event.FieldErrorf("enqueueAfter", "%q is neither immediately nor toolResults", r.EnqueueAfter)
 	}
 	return nil

@@ -21,9 +21,10 @@ func TestResponseValidate(t *testing.T) {
 		{"", hook.Response{Content: "no"}},
 		{"", hook.Response{Content: "no", SenderID: "guard", SenderType: event.CreatedBySystem, EnqueueAfter: hook.EnqueueImmediately, Metadata: map[string]any{"a": 1}}},
 		{"", hook.Response{Content: "no", SenderType: event.CreatedByTool, EnqueueAfter: hook.EnqueueAfterToolResults}},
+		{"", hook.Response{Content: "no", EnqueueAfter: "tool_results"}},
 		{"content", hook.Response{SenderID: "guard", SenderType: event.CreatedBySystem}},
 		{"senderType", hook.Response{Content: "no", SenderType: "robot"}},
-		{"enqueueAfter", hook.Response{Content: "no", EnqueueAfter: "tool_results"}},
+		{"enqueueAfter", hook.Response{Content: "no", EnqueueAfter: "later"}},
 	} {
 		err := tc.response.Validate()
 		if tc.field == "" {

@@ -76,7 +76,7 @@ type EntityExtraction struct {
 	SourceType string `json:"sourceType,omitempty"`
 	SourceID   string `json:"sourceId,omitempty"`
 
-	// Namespace is ignored: entities belong to the namespace of the thread.
+	// Namespace is ignored, with a warning in the log: entities belong to the namespace of the thread.
 	Namespace string `json:"namespace,omitempty"`
 }
 

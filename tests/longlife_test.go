@@ -21,7 +21,7 @@ import (
 func TestContinueAsNew(t *testing.T) {
 	t.Parallel()
 	const queued = 30
-	w := harness.New(t, harness.Options{NoWorker: true, Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}})
+	w := harness.New(t, harness.Options{NoWorker: true, Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 30}})
 	stop := w.StartWorker()
 	id := w.Open()
 	view := check.Watch(t, w, id, "")

@@ -92,7 +92,10 @@ var definitions = []tool.Definition{
 			`"source":{"type":"string","description":"The address of the document, such as https://example.com/handbook.pdf, or with text any name for it"},` +
 			`"text":{"type":"string","description":"The content of a document that has no address, as Markdown"},` +
 			`"title":{"type":"string","description":"Its title, if it has none of its own"},` +
-			`"collection":{"type":"string","description":"The collection that it belongs to. Default: default"}},"required":["source"],"additionalProperties":false}`),
+			`"collection":{"type":"string","description":"The collection that it belongs to. Default: default"},` +
+			`"namespace":{"type":"string","description":"Another name for collection"},` +
+			`"metadata":{"type":"object","description":"Kept with the document"},` +
+			`"forceReindex":{"type":"boolean","description":"Read it again even if it has not changed"}},"required":["source"],"additionalProperties":false}`),
 	},
 	{
 		Name:        CancelTask,
