@@ -406,6 +406,9 @@ func (w *Harness) Await(thread, eventID string) signals.TurnResult {
 	w.T.Helper()
 	out, err := w.Threads.Turn(w.Ctx(), thread, signals.Post{ID: eventID})
 	require.NoError(w.T, err)
+	if out.LastRecord != "" {
+		w.awaitRecord(thread, out.LastRecord)
+	}
 	return out
 }
 
