@@ -145,7 +145,10 @@ func TestLocalOutage(t *testing.T) {
 	check.Paced(w, id, func() { w.SayBySignal(id, "hello") })
 	before, calls := len(check.HistoryOf(w, id, "")), w.Provider.Calls()
 	w.Provider.Fail(llmtest.Status(429, ""), llmtest.Status(429, ""))
-	require.Equal(t, "through it", w.Say(id, "through it").Message.Content)
+	w.SayBySignal(id, "through it")
+	said := w.Messages(id)
+	require.Equal(t, event.CreatedByAgent, said[len(said)-1].SenderType)
+	require.Equal(t, "through it", said[len(said)-1].Content)
 	added := check.Settle(w, id)[before:]
 	require.Equal(t, calls+3, w.Provider.Calls())
 	require.True(t, has(added, enumspb.EVENT_TYPE_TIMER_STARTED), check.Describe(added))
