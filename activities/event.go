@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"go.temporal.io/sdk/activity"

@@ -21,7 +21,7 @@ func TestStepsOfSimilarThreads(t *testing.T) {
 	// scheduled reports whether the first turn of a new thread had an activity.
 	scheduled := func(agents ...string) bool {
 		id := w.Open(agents...)
-		w.Say(id, "use note {}")
+		w.SayBySignal(id, "use note {}")
 		return check.Scheduled(check.Settle(w, id))
 	}
 	first := w.Open()

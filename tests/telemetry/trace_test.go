@@ -131,8 +131,8 @@ func ended(t *testing.T, spans *tracetest.SpanRecorder, name string) {
 
 // wholeTurn is the trace of a turn with an approved call of a sub-agent.
 const wholeTurn = `POST /v1/threads/{id}/messages
-  UpdateWorkflow:post
-    HandleUpdate:post
+  SignalWorkflow:post
+    HandleSignal:post
   invoke_agent assistant
     StartActivity:call_model
       RunActivity:call_model

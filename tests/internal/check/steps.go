@@ -38,7 +38,7 @@ func LocalSteps(events []*history.HistoryEvent) []*history.HistoryEvent {
 func Slow(events []*history.HistoryEvent) bool {
 	n := 0
 	for _, e := range events {
-		switch e.GetEventType() { //nolint:exhaustive // these two count
+		switch e.GetEventType() {
 		case enumspb.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
 			n++
 		case enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
