@@ -21,7 +21,7 @@ import (
 func TestContinueAsNew(t *testing.T) {
 	t.Parallel()
 	const queued = 30
-	w := harness.New(t, harness.Options{NoWorker: true, Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 30}})
+	w := harness.New(t, harness.Options{NoWorker: true, Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 24}})
 	stop := w.StartWorker()
 	id := w.Open()
 	view := check.Watch(t, w, id, "")
@@ -108,7 +108,7 @@ func TestContinueAsNew(t *testing.T) {
 					continued++
 				}
 			}
-			return err == nil && continued > 3
+			return err == nil && continued > 2
 		}, testenv.Patience, testenv.Tick)
 	})
 }
