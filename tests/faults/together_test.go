@@ -40,7 +40,7 @@ func (f faults) together(t *testing.T) {
 		s.Open(all[i].thread, "hello")
 		all[i].turns = 1
 		for range 4 { // from then on, the steps of a turn are local activities
-			all[i].prepare("warm")
+			all[i].prepare("warm", "0")
 			all[i].send(t.Context())
 			all[i].settle()
 		}
@@ -49,7 +49,7 @@ func (f faults) together(t *testing.T) {
 	began := time.Now()
 	for round := range rounds {
 		for _, c := range all {
-			c.prepare(fmt.Sprint("round-", round))
+			c.prepare(fmt.Sprint("round-", round), "0.7") // most kills hit the command
 		}
 		var sending sync.WaitGroup
 		for _, c := range all {
@@ -92,12 +92,12 @@ type cut struct {
 	kept       bool
 }
 
-// prepare leads the thread to the moment before the client sends something.
-func (c *cut) prepare(round string) {
+// prepare leads the thread to the moment before the client sends something. A command takes so many seconds.
+func (c *cut) prepare(round, seconds string) {
 	c.t.Helper()
 	c.name = round + "-" + strconv.Itoa(c.turns)
 	if c.approves {
-		c.Say(c.thread, fmt.Sprintf(`use shell_cmd {"command":"echo %s-%s >> ran; sleep 0.2"}`, c.thread, c.name))
+		c.Say(c.thread, fmt.Sprintf(`use shell_cmd {"command":"echo %s-%s >> ran; sleep %s"}`, c.thread, c.name, seconds))
 		c.call = c.AwaitApproval(c.thread).ToolCallID
 		c.awaitRest(c.thread)
 	}
