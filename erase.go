@@ -39,12 +39,6 @@ func (r *Runtime) ErasePerson(ctx context.Context, name string, terms []string, 
 	return r.client.ErasePerson(ctx, id, by)
 }
 
-// hasEvent asks the store for an event.
-func (cfg *Config) hasEvent(ctx context.Context, namespace, threadID, eventID string) (bool, error) {
-	records, err := cfg.Store.RecordsByID(ctx, event.ThreadKey{Namespace: namespace, ThreadID: threadID}, eventID)
-	return len(records) > 0, err
-}
-
 // erased asks the store. While it is unavailable, a thread counts as one that exists: it refuses what comes for an erased one.
 func (cfg *Config) erased(ctx context.Context, namespace, threadID string) (bool, error) {
 	_, err := cfg.Store.Thread(ctx, event.ThreadKey{Namespace: namespace, ThreadID: threadID})

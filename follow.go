@@ -137,10 +137,11 @@ func (f *follower) follow(ctx context.Context) {
 	err := f.reader.Follow(ctx, func(item feed.Item) bool { f.take(ctx, item); return f.ended != nil }, running)
 	if err != nil {
 		f.turn.events.close(err) // the turn goes on
-		f.turn.result, f.turn.err = f.result(ctx)
+	} else if f.turn.result, err = f.runtime.feed.Outcome(ctx, f.key(), f.post.ID, *f.ended); err == nil {
+		f.turn.events.close(nil)
 		return
 	}
-	f.turn.result, f.turn.err = f.runtime.feed.Outcome(ctx, f.key(), f.post.ID, *f.ended)
+	f.turn.result, f.turn.err = f.result(ctx)
 	f.turn.events.close(f.turn.err)
 }
 

@@ -185,6 +185,12 @@ func (r *Runtime) Send(ctx context.Context, m event.NewMessage, o SendOptions) (
 	return turn, nil
 }
 
+// hasEvent asks the store for an event.
+func (cfg *Config) hasEvent(ctx context.Context, namespace, threadID, eventID string) (bool, error) {
+	records, err := cfg.Store.RecordsByID(ctx, event.ThreadKey{Namespace: namespace, ThreadID: threadID}, eventID)
+	return len(records) > 0, err
+}
+
 // newFollower checks a message and its options.
 func (r *Runtime) newFollower(m event.NewMessage, o SendOptions) (*follower, error) {
 	switch {

@@ -238,7 +238,7 @@ func (r *report) costTable(b *strings.Builder) {
 	if len(r.Cost) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\n### CPU seconds of 1,000 turns by update, and what a turn uses: Threadmill (bare loop), medians of %d pairs of rounds\n\n", r.Options.Rounds)
+	fmt.Fprintf(b, "\n### CPU seconds of 1,000 turns by Runtime.Send, and what a turn uses: Threadmill (bare loop), medians of %d pairs of rounds\n\n", r.Options.Rounds)
 	fmt.Fprint(b, "| steps | turn | threads | workers, API, clients: CPU s | Temporal: CPU s | ratio of workers: median (min–max) | objects allocated | KB allocated | calls to Temporal | calls to the store |\n"+
 		"|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, c := range r.Cost {

@@ -44,9 +44,8 @@ func (f *Feed) PostAndWait(ctx context.Context, threads Threads, key store.Key, 
 		}, func() error { return threads.Running(ctx, key.ThreadID) })
 		if err == nil {
 			out, err = f.Outcome(ctx, key, posted.EventID, *end)
-			return out, true, err
 		}
-		if ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil {
 			return out, true, err
 		}
 	}
@@ -61,7 +60,7 @@ const (
 )
 
 // Follow takes one item after the other, until take returns true, the feed ends, or ctx does. It goes on through an outage of the
-// store. It calls idle, and ends with its error, once in every heartbeat interval without items.
+// store. It calls idle once in every heartbeat interval without items, and ends if that says that the thread is gone.
 func (r *Reader) Follow(ctx context.Context, take func(Item) bool, idle func() error) error {
 	for pause := firstPause; ; {
 		item, err := r.Next(ctx)
@@ -72,7 +71,7 @@ func (r *Reader) Follow(ctx context.Context, take func(Item) bool, idle func() e
 			}
 			pause = firstPause
 		case errors.Is(err, ErrIdle):
-			if err := idle(); err != nil {
+			if err := idle(); signals.Gone(err) {
 				return err
 			}
 		case errors.Is(err, io.EOF), errors.Is(err, stream.ErrClosed), ctx.Err() != nil:
@@ -90,9 +89,14 @@ func (r *Reader) Follow(ctx context.Context, take func(Item) bool, idle func() e
 	}
 }
 
-// EndsTurnOf reports whether the item is the end of the turn of an event, or of the turn that the event has joined.
+// EndsTurnOf reports whether the item is the end of the turn of an event, or of the turn that the event has joined. It looks at the
+// record, since a view may hide the agent event.
 func (i *Item) EndsTurnOf(eventID string) bool {
-	return i.Event.EndsTurn() && i.Record != nil && (i.Record.EventID == eventID || slices.Contains(i.Event.Status.Joined, eventID))
+	if i.Record == nil || i.Record.Type != event.TypeTurnEnded {
+		return false
+	}
+	var e event.TurnEnded
+	return json.Unmarshal(i.Record.Payload, &e) == nil && (e.EventID == eventID || slices.Contains(e.Joined, eventID))
 }
 
 // Outcome returns the result of the turn of an event from the record of its end.

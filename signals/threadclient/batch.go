@@ -90,6 +90,15 @@ func (l *lanes) takeRoom(workflowID string, p signals.Post) bool {
 	return true
 }
 
+// forget forgets a post that was not taken. It may be sent once more, such as to a thread that is opened for it.
+func (l *lanes) forget(workflowID, eventID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.recent != nil {
+		l.recent.Remove(recentPost{workflowID, eventID})
+	}
+}
+
 // setRoom notes how much room a thread has.
 func (l *lanes) setRoom(workflowID string, room int) {
 	l.mu.Lock()

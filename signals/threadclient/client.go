@@ -160,7 +160,10 @@ func (c *Client) post(ctx context.Context, threadID string, p signals.Post, open
 		send = c.posts.keep
 	}
 	out, err := send(ctx, threadID, p, open)
-	return out, uncertain(threadID, p.ID, err)
+	if err = uncertain(threadID, p.ID, err); err != nil && !is[*UncertainError](err) {
+		c.posts.lanes.forget(signals.WorkflowID(c.namespace, threadID), p.ID)
+	}
+	return out, err
 }
 
 // PostSignal posts an event by signal to an existing thread, and returns its id when Temporal has

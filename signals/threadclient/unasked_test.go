@@ -8,6 +8,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
@@ -68,6 +71,38 @@ func TestPostedTwice(t *testing.T) {
 	other.ID = "e1"
 	_, err = c.Post(t.Context(), "t2", other)
 	require.NoError(t, err, "another thread")
+}
+
+// unopened is a Temporal that does not have the thread until it is started with a signal.
+type unopened struct {
+	*oneThread
+	started int
+}
+
+func (*unopened) SignalWorkflow(context.Context, string, string, string, any) error {
+	return serviceerror.NewNotFound("no such workflow")
+}
+
+func (*unopened) DescribeWorkflowExecution(context.Context, string, string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	return nil, serviceerror.NewNotFound("no such workflow")
+}
+
+func (m *unopened) SignalWithStartWorkflow(context.Context, string, string, any, client.StartWorkflowOptions, any, ...any) (client.WorkflowRun, error) {
+	m.started++
+	return nil, nil
+}
+
+// TestPostedToAThreadThatIsNotThere: the same post then opens the thread, by signal, too.
+func TestPostedToAThreadThatIsNotThere(t *testing.T) {
+	o := &unopened{oneThread: &oneThread{}}
+	c, err := New(Config{Temporal: o, Known: func(context.Context, string, string, string) (bool, error) { return false, nil }})
+	require.NoError(t, err)
+	_, err = c.Post(t.Context(), "t1", hello("e1"))
+	require.ErrorIs(t, err, signals.ErrThreadNotFound)
+	_, err = c.PostOrOpen(t.Context(), "t1", signals.Start{}, hello("e1"))
+	require.NoError(t, err)
+	require.Equal(t, 1, o.started)
+	require.Empty(t, o.batches)
 }
 
 // TestSignalsHaveRoom: a process asks a thread before it sends more than the queue has room for.

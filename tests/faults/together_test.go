@@ -54,11 +54,11 @@ func (f faults) together(t *testing.T) {
 		var sending sync.WaitGroup
 		for _, c := range all {
 			sending.Go(func() {
-				time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond)
+				time.Sleep(time.Duration(rand.IntN(200)) * time.Millisecond) // at random
 				c.send(t.Context())
 			})
 		}
-		time.Sleep(time.Duration(rand.IntN(600)) * time.Millisecond)
+		time.Sleep(time.Duration(rand.IntN(600)) * time.Millisecond) // at random
 		s.Kill()
 		sending.Wait()
 		s.Start()
