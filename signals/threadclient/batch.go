@@ -51,6 +51,12 @@ type lanes struct {
 	recent *simplelru.LRU[recentPost, struct{}]
 }
 
+func newLanes() *lanes {
+	rooms, _ := simplelru.NewLRU[string, int](keptRooms, nil) // it fails without a size only
+	recent, _ := simplelru.NewLRU[recentPost, struct{}](keptPosts, nil)
+	return &lanes{of: map[string]*lane{}, rooms: rooms, recent: recent}
+}
+
 // recentPost is a post that was sent by signal, of which the store may not know yet.
 type recentPost struct{ workflowID, eventID string }
 
@@ -69,10 +75,6 @@ const (
 func (l *lanes) takeRoom(workflowID string, p signals.Post) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.rooms == nil {
-		l.rooms, _ = simplelru.NewLRU[string, int](keptRooms, nil) // it fails without a size only
-		l.recent, _ = simplelru.NewLRU[recentPost, struct{}](keptPosts, nil)
-	}
 	post := recentPost{workflowID, p.ID}
 	if l.recent.Contains(post) {
 		return false
@@ -94,18 +96,14 @@ func (l *lanes) takeRoom(workflowID string, p signals.Post) bool {
 func (l *lanes) forget(workflowID, eventID string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.recent != nil {
-		l.recent.Remove(recentPost{workflowID, eventID})
-	}
+	l.recent.Remove(recentPost{workflowID, eventID})
 }
 
 // setRoom notes how much room a thread has.
 func (l *lanes) setRoom(workflowID string, room int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.rooms != nil {
-		l.rooms.Add(workflowID, room/roomShare)
-	}
+	l.rooms.Add(workflowID, room/roomShare)
 }
 
 // lane batches the posts of one process to one thread. It sends one update at a time, and posts

@@ -112,7 +112,9 @@ func (o *oneThread) turn(ctx context.Context) (client.WorkflowUpdateHandle, erro
 func (o *oneThread) SignalWorkflow(_ context.Context, _, _, name string, arg any) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.kept = append(o.kept, arg.(signals.Post).ID)
+	if p, ok := arg.(signals.Post); ok {
+		o.kept = append(o.kept, p.ID)
+	}
 	return nil
 }
 

@@ -69,7 +69,7 @@ func New(cfg Config) (*Client, error) {
 	if err := signals.ValidateID("namespace", cfg.Namespace); err != nil {
 		return nil, err
 	}
-	return newClient(&conn{cfg.Temporal, cfg.Namespace, cfg.TaskQueue, cfg.StepQueues, cfg.Redact, cfg.Erased, cfg.Known, cfg.Urgent, cmp.Or(cfg.AnswerWithin, answerWithin)}, &lanes{of: map[string]*lane{}}), nil
+	return newClient(&conn{cfg.Temporal, cfg.Namespace, cfg.TaskQueue, cfg.StepQueues, cfg.Redact, cfg.Erased, cfg.Known, cfg.Urgent, cmp.Or(cfg.AnswerWithin, answerWithin)}, newLanes()), nil
 }
 
 func newClient(c *conn, l *lanes) *Client {
@@ -216,6 +216,9 @@ func (c *Client) await(ctx context.Context, threadID string, p signals.Post) (si
 func (c *Client) Control(ctx context.Context, threadID string, ctl signals.Control) error {
 	if err := ctl.Validate(); err != nil {
 		return err
+	}
+	if ctl.Action == signals.ControlClose {
+		c.posts.lanes.setRoom(signals.WorkflowID(c.namespace, threadID), 0) // what follows is told that the thread is closed
 	}
 	return c.signal(ctx, threadID, signals.SignalControl, ctl)
 }

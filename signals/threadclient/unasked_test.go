@@ -136,3 +136,15 @@ func TestSignalsHaveRoom(t *testing.T) {
 	_, err = c.Post(t.Context(), "t2", signals.UserMessage("t2", "ann", "hello"))
 	require.NoError(t, err, "another thread")
 }
+
+// TestAskedOnceClosed: what a process sends a thread after it has closed it is answered, so that nobody takes it for kept.
+func TestAskedOnceClosed(t *testing.T) {
+	o := &oneThread{says: func(signals.Post) signals.PostOutcome { return signals.PostOutcome{Status: signals.ClosedType} }}
+	c, err := New(Config{Temporal: o})
+	require.NoError(t, err)
+	_, err = c.Post(t.Context(), "t1", signals.UserMessage("t1", "ann", "before"))
+	require.NoError(t, err)
+	require.NoError(t, c.Control(t.Context(), "t1", signals.Control{Action: signals.ControlClose, By: "ann"}))
+	_, err = c.Post(t.Context(), "t1", signals.UserMessage("t1", "ann", "after"))
+	require.ErrorIs(t, err, signals.ErrThreadClosed)
+}
