@@ -116,7 +116,8 @@ func (as wire) response(events func(context.Context, *eventWriter) error) *huma.
 		}
 		releaseSlots(r.Context())
 		w.WriteHeader(http.StatusOK)
-		out := &eventWriter{w: w, rc: http.NewResponseController(w)}
+		out := newEventWriter(w)
+		defer out.end()
 		if events(asStream(r.Context()), out) == nil {
 			out.buf = append(out.buf[:0], as.trailer...)
 			out.write(true)

@@ -44,7 +44,8 @@ func (v *viewers) stream(now bool, start place, done func(), send func(ctx conte
 		ctx = asStream(ctx)
 		releaseSlots(ctx)
 		defer context.AfterFunc(v.closing, cancel)()
-		out := &eventWriter{w: w, rc: http.NewResponseController(w)}
+		out := newEventWriter(w)
+		defer out.end()
 		if out.begin(now, start) {
 			send(ctx, out)
 		}
@@ -56,6 +57,28 @@ type eventWriter struct {
 	w   http.ResponseWriter
 	rc  *http.ResponseController
 	buf []byte
+
+	mu      sync.Mutex // for what follows, and for writing to w
+	flushed time.Time  // the last time
+	later   *time.Timer
+	gone    bool
+}
+
+// flushEvery is the minimum time between two flushes: a model that writes faster than that costs one for several tokens.
+const flushEvery = 2 * time.Millisecond
+
+func newEventWriter(w http.ResponseWriter) *eventWriter {
+	return &eventWriter{w: w, rc: http.NewResponseController(w)}
+}
+
+// end has to be called before the request ends.
+func (o *eventWriter) end() {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.later != nil {
+		o.later.Stop()
+	}
+	o.gone = true // for a timer that has run out and waits
 }
 
 // keptBuffer is the maximum size of the events that share a viewer's buffer, in bytes.
@@ -89,7 +112,7 @@ func (o *eventWriter) event(e streamed, flush bool) bool {
 		if !o.write(false) {
 			return false
 		}
-		if _, err := o.w.Write(data); err != nil {
+		if !o.send(data, false) {
 			return false
 		}
 		o.buf = append(o.buf[:0], "\n\n"...)
@@ -111,9 +134,34 @@ func (o *eventWriter) Heartbeat() bool {
 	return o.write(true)
 }
 
-func (o *eventWriter) write(flush bool) bool {
-	if _, err := o.w.Write(o.buf); err != nil {
+func (o *eventWriter) write(flush bool) bool { return o.send(o.buf, flush) }
+
+// send writes data, and flushes at once or with what follows within [flushEvery].
+func (o *eventWriter) send(data []byte, flush bool) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, err := o.w.Write(data); err != nil || o.gone {
 		return false
 	}
-	return !flush || o.rc.Flush() == nil
+	switch since := time.Since(o.flushed); {
+	case !flush || o.later != nil:
+	case since < flushEvery:
+		o.later = time.AfterFunc(flushEvery-since, func() {
+			o.mu.Lock()
+			defer o.mu.Unlock()
+			o.flush()
+		})
+	default:
+		o.flush()
+	}
+	return !o.gone
+}
+
+// flush flushes, unless the client or the request has gone. The lock is held.
+func (o *eventWriter) flush() {
+	o.later = nil
+	if !o.gone {
+		o.gone = o.rc.Flush() != nil
+		o.flushed = time.Now()
+	}
 }
