@@ -54,6 +54,7 @@ func New(cfg Config) (*Runtime, error) {
 	if err != nil {
 		return nil, err
 	}
+	records, agents := cfg.Store, cfg.AgentSource
 	cfg.Store, cfg.Stream, cfg.Models = observer.Store(cfg.Store), observer.Stream(cfg.Stream), observer.Models(cfg.Models)
 	known := cfg.known(tools, hooks, changing)
 	if err := cfg.checkNames(known); err != nil {
@@ -70,6 +71,7 @@ func New(cfg Config) (*Runtime, error) {
 	if err := r.work(tools, hooks); err != nil {
 		return nil, err
 	}
+	r.keep(records, agents)
 	if err := r.serve(); err != nil {
 		return nil, err
 	}
@@ -157,7 +159,7 @@ func (r *Runtime) serve() (err error) {
 		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.AgentSource, Namespace: r.client.Namespace(), Library: r.library,
 		WithoutEntities: r.activities.WithoutEntities(),
 		Authenticator:   cfg.Authenticator, Tools: r.known.Tools, Models: slices.Sorted(maps.Keys(cfg.Models)), Fallbacks: r.known.Fallbacks, ApproverGroups: cfg.ApproverGroups,
-		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, Closing: closing, Checks: r.check, Repair: r.repair, Due: r.due, Deployment: cfg.deployment().Inspect, CompareConfig: r.compare, Redact: cfg.Redact, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
+		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, TaskQueue: r.keeper.Problem, Closing: closing, Checks: r.check, Repair: r.repair, Due: r.due, Deployment: cfg.deployment().Inspect, CompareConfig: r.compare, Redact: cfg.Redact, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
 		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, WorkflowsURL: cfg.workflowsURL(), Rules: r.rules, Routes: routes,
 		Observe: r.observer.HTTP, AnswerWithin: cfg.AnswerWithin,
 	})

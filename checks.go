@@ -15,6 +15,7 @@ func (r *Runtime) check(ctx context.Context, callModels bool) []doctor.Finding {
 	go func() {
 		temporal <- doctor.Temporal{
 			Client: r.cfg.Temporal, Namespace: r.cfg.TemporalNamespace, TaskQueue: r.cfg.TaskQueue, StepQueues: r.queuesOfSteps, Deployment: r.cfg.Deployment.Name,
+			Owner: r.keeper.Check,
 		}.Check(ctx)
 	}()
 	models := r.checkModels(ctx, callModels)

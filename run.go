@@ -60,8 +60,8 @@ func (cfg *Config) stepQueues(tools *tool.Set) []string {
 const reportWithin = 5 * time.Second
 
 // Run runs a worker for each task queue until ctx ends, and then waits up to [Config].StopTimeout
-// for running steps. It first registers the search attributes of threads with Temporal. The end of
-// ctx is no error.
+// for running steps. It first registers the search attributes of threads with Temporal, and makes sure that the task queue of the
+// threads is this program's: see [Runtime.Serve]. The end of ctx is no error.
 func (r *Runtime) Run(ctx context.Context) error {
 	if err := threadclient.EnsureAttributes(ctx, r.cfg.Temporal, r.cfg.TemporalNamespace); err != nil {
 		if ctx.Err() != nil {
@@ -74,6 +74,18 @@ func (r *Runtime) Run(ctx context.Context) error {
 		worker.SetStickyWorkflowCacheSize(0)
 	}
 	defer r.runTools(ctx)() // after the last step, which may need a tool
+	if r.cfg.OnlyToolQueues {
+		return r.runWorkers(ctx)
+	}
+	return r.Serve(ctx, r.runWorkers)
+}
+
+// runWorkers runs the workers until ctx ends.
+func (r *Runtime) runWorkers(ctx context.Context) error {
+	identity, err := r.WorkerIdentity(ctx)
+	if err != nil {
+		return err
+	}
 	fatal := make(chan error, 1)
 	stopJoining, err := r.joinSteps(fatal)
 	if err != nil {
@@ -89,7 +101,7 @@ func (r *Runtime) Run(ctx context.Context) error {
 	}()
 	start := func(queues []string) error {
 		for _, queue := range queues {
-			w := r.newWorker(queue, fatal)
+			w := r.newWorker(queue, identity, fatal)
 			if err := w.Start(); err != nil {
 				return fmt.Errorf("starting the worker of task queue %q: %w", queue, err)
 			}
@@ -138,9 +150,11 @@ func (r *Runtime) modelQueues() []string {
 }
 
 // newWorker returns the worker of a task queue. Only the task queue of the threads has workflows.
-func (r *Runtime) newWorker(queue string, fatal chan<- error) worker.Worker {
+func (r *Runtime) newWorker(queue, identity string, fatal chan<- error) worker.Worker {
 	options := r.workerOptions(fatal)
-	options.DisableWorkflowWorker = queue != r.cfg.TaskQueue
+	if options.DisableWorkflowWorker = queue != r.cfg.TaskQueue; !options.DisableWorkflowWorker {
+		options.Identity = identity
+	}
 	w := worker.New(r.cfg.Temporal, queue, options)
 	if queue == r.cfg.TaskQueue {
 		r.Register(w)

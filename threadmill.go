@@ -1,6 +1,7 @@
 package threadmill
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,11 +23,11 @@ import (
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/internal/observe"
+	"github.com/threadmill/threadmill/internal/queueowner"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/redact/redactlog"
 	"github.com/threadmill/threadmill/rule"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
@@ -158,8 +159,17 @@ type Config struct {
 	// Workers serve all namespaces.
 	Namespace string
 
-	// TaskQueue is the task queue of the threads. Default "threadmill".
+	// TaskQueue is the task queue of the threads, which belongs to one program: see [Runtime.Serve]. Default: the last element of
+	// Program.
 	TaskQueue string
+
+	// Program is the name by which workers tell whether they are of the same program. Processes that share a task queue have
+	// the same. Default: the path of the main package.
+	Program string
+
+	// TakeTaskQueue takes TaskQueue from another program or another store, although workflows of it still run there: they
+	// continue with the hooks, approvals and records of this one. Default: that is an error.
+	TakeTaskQueue bool
 
 	// ToolQueues are further task queues that Run serves, for tools that declare them:
 	// [tool.Definition].TaskQueue. Default: none, and such calls wait for a worker that does.
@@ -233,6 +243,7 @@ type Runtime struct {
 	world     *world.World
 	handler   http.Handler
 	observer  *observe.Observer
+	keeper    *queueowner.Keeper
 
 	closeStreams context.CancelFunc
 }
@@ -255,9 +266,8 @@ func (r *Runtime) ready(ctx context.Context) map[string]error {
 }
 
 func (cfg *Config) setDefaults() error {
-	if cfg.TaskQueue == "" {
-		cfg.TaskQueue = signals.DefaultTaskQueue
-	}
+	cfg.Program = cmp.Or(cfg.Program, queueowner.Program())
+	cfg.TaskQueue = cmp.Or(cfg.TaskQueue, queueowner.Name(cfg.Program))
 	if cfg.TemporalNamespace == "" {
 		cfg.TemporalNamespace = client.DefaultNamespace
 	}
@@ -319,10 +329,10 @@ func (r *Runtime) RegisterRule(one rule.Rule) error {
 // disconnect. Pass it to http.Server.RegisterOnShutdown.
 func (r *Runtime) CloseStreams() { r.closeStreams() }
 
-// Register registers the workflows and activities with a worker of your own. Set its
+// Register registers the workflows and activities with a worker of your own. Run it by [Runtime.Serve]. Set its
 // MaxHeartbeatThrottleInterval to 6 seconds, its WorkerStopTimeout to more than
-// [Config].StopTimeout, its Interceptors to those of [Runtime.WorkerInterceptors], and its DeploymentOptions to
-// [Runtime.WorkerDeployment].
+// [Config].StopTimeout, its Interceptors to those of [Runtime.WorkerInterceptors], its DeploymentOptions to
+// [Runtime.WorkerDeployment], and its Identity to [Runtime.WorkerIdentity].
 func (r *Runtime) Register(w worker.Registry) {
 	r.workflows.Register(w)
 	r.activities.Register(w)

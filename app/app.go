@@ -41,6 +41,9 @@ type Config struct {
 	// Name of the program, in its help and errors. Default: the name of the file that runs.
 	Name string
 
+	// TaskQueue is the default of --task-queue. Default: the last element of the path of the main package.
+	TaskQueue string
+
 	// Description is a line of the help.
 	Description string
 

@@ -15,6 +15,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/program"
+	"github.com/threadmill/threadmill/internal/queueowner"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -39,6 +40,7 @@ type options struct {
 	profile   string
 	sqlite    string
 	taskQueue string
+	take      bool
 	tools     []string
 	namespace string
 	build     string
@@ -86,7 +88,8 @@ processes. /healthz and /readyz are served in every role.`,
 	o.registerBuild(f)
 	f.StringVar(&o.recovery, "recovery-dir", "", "local folder for the running tasks of this process: if it is killed, its successor or another worker with this folder continues them at once ("+program.EnvRecoveryDir+")")
 	f.DurationVar(&o.drain, "drain", 30*time.Second, "how long running steps may take to finish on SIGTERM")
-	o.register(f, slog.LevelInfo)
+	f.BoolVar(&o.take, "take-task-queue", false, "take --task-queue from another program or another store, although its threads are open; once, when this program replaces that one")
+	o.register(f, cfg, slog.LevelInfo)
 	if err := addFlags(cmd, cfg.Flags); err != nil {
 		return cmd, err
 	}
@@ -95,10 +98,10 @@ processes. /healthz and /readyz are served in every role.`,
 }
 
 // register adds the flags of all commands.
-func (o *options) register(f *pflag.FlagSet, level slog.Level) {
+func (o *options) register(f *pflag.FlagSet, cfg Config, level slog.Level) {
 	f.StringVar(&o.config, "config", "", "YAML file with agents, models, tools and hooks (default: one agent, by the environment)")
 	f.StringVar(&o.profile, "profile", "", "profile of Temporal's configuration file (TEMPORAL_PROFILE)")
-	f.StringVar(&o.taskQueue, "task-queue", signals.DefaultTaskQueue, "task queue of the threads")
+	f.StringVar(&o.taskQueue, "task-queue", cmp.Or(cfg.TaskQueue, queueowner.Name(queueowner.Program())), "task queue of the threads, which belongs to this program")
 	f.StringVar(&o.logFormat, "log-format", program.LogText, "text or json")
 	f.TextVar(&o.logLevel, "log-level", level, "debug, info, warn or error")
 }

@@ -58,7 +58,7 @@ replayed too, and do not count: they stay on their build.`,
 		},
 	}
 	f := cmd.Flags()
-	o.register(f, slog.LevelError)
+	o.register(f, cfg, slog.LevelError)
 	f.IntVar(&o.sample, "sample", 20, "how many running workflows of each kind are replayed")
 	f.DurationVar(&o.within, "within", 10*time.Minute, "stop after this time, with exit code 1")
 	f.BoolVar(&o.json, "json", false, "print the result as JSON")

@@ -87,7 +87,7 @@ func run(ctx context.Context, application Config, o options, log *slog.Logger) e
 // declare returns the configuration of the flags, with what the application declares.
 func declare(application Config, o options, log *slog.Logger) (threadmill.Config, error) {
 	cfg := threadmill.Config{
-		Logger: log, Namespace: o.namespace, TaskQueue: o.taskQueue, StopTimeout: o.drain, Models: map[string]llm.Provider{},
+		Logger: log, Namespace: o.namespace, TaskQueue: o.taskQueue, TakeTaskQueue: o.take, StopTimeout: o.drain, Models: map[string]llm.Provider{},
 		ToolQueues: o.tools, OnlyToolQueues: o.has(roleTools) && !o.has(roleWorker), Deployment: o.deployment(os.Getenv),
 	}
 	if application.Configure != nil {

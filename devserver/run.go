@@ -20,6 +20,7 @@ import (
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/internal/recovery"
 	"github.com/threadmill/threadmill/internal/searchattr"
+	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/redact/redactlog"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
@@ -236,6 +237,7 @@ func (s *server) closed(what string, err error) {
 func (s *server) newRuntime(context.Context) (err error) {
 	cfg := threadmill.Config{
 		Temporal: s.client, TemporalNamespace: s.temporal.Namespace(), Store: s.store, Stream: s.stream,
+		Program: program.Threadmill, TaskQueue: signals.DefaultTaskQueue,
 		StopTimeout: drainWithin, Telemetry: s.telemetry, Logger: s.log,
 	}
 	s.settings.Apply(&cfg)

@@ -59,6 +59,7 @@ func (e *PatternError) Error() string {
 
 // Redactor replaces text. It is safe for concurrent use.
 type Redactor struct {
+	cfg      Config
 	patterns []namedMatcher
 	fn       func(string) string
 }
@@ -75,7 +76,7 @@ func New(cfg Config) (*Redactor, error) {
 	if len(cfg.Patterns) == 0 && cfg.Func == nil {
 		return nil, errors.New("redact: Config.Patterns or Config.Func is required: without one, nothing is redacted")
 	}
-	r := &Redactor{fn: cfg.Func}
+	r := &Redactor{cfg: cfg, fn: cfg.Func}
 	for i, p := range cfg.Patterns {
 		one, err := p.compile()
 		if err != nil {
@@ -92,6 +93,14 @@ func New(cfg Config) (*Redactor, error) {
 		}
 	}
 	return r, nil
+}
+
+// Config returns the configuration of the redactor, such as to compare it with another one's.
+func (r *Redactor) Config() Config {
+	if r == nil {
+		return Config{}
+	}
+	return r.cfg
 }
 
 func (p Pattern) compile() (namedMatcher, *PatternError) {

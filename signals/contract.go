@@ -37,7 +37,7 @@ const (
 	ActivityTitleThread = "title_thread"
 )
 
-// DefaultTaskQueue is the default task queue of threads.
+// DefaultTaskQueue is the task queue of the devserver and of command worker.
 const DefaultTaskQueue = "threadmill"
 
 // DefaultNamespace is the namespace of threads that do not name one.

@@ -106,6 +106,12 @@ type Store interface {
 	Close() error
 }
 
+// Identified is a store that tells itself from others. Both drivers are; a [Store] that is not counts as one that no other process uses.
+type Identified interface {
+	// ID returns the id of the database, which remains the same for its life. A copy has the same id.
+	ID(ctx context.Context) (string, error)
+}
+
 // Batch contains the data that one transaction writes.
 type Batch struct {
 	Records []event.Record

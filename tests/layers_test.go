@@ -26,6 +26,7 @@ var layers = [][]string{
 	{"internal/document", "internal/fetch", "internal/tokens"},
 	{"internal/library", "internal/entities"},
 	{"internal/deployment", "internal/gate"},
+	{"internal/queueowner"},
 	{"internal/doctor", "internal/recovery", "internal/repair", "internal/retention"},
 	{"signals/threadclient", "internal/erasures", "internal/export", "internal/scheduleversions"},
 	{"internal/histories"},

@@ -9,8 +9,19 @@
 // same flags. See docs/configuration.md and docs/your-own-program.md.
 package main
 
-import "github.com/threadmill/threadmill/app"
+import (
+	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/app"
+	"github.com/threadmill/threadmill/internal/program"
+	"github.com/threadmill/threadmill/signals"
+)
 
 func main() {
-	app.Main(app.Config{Name: "worker", Description: "Run threads or tools, serve the API, or all of it"})
+	app.Main(app.Config{
+		Name: "worker", Description: "Run threads or tools, serve the API, or all of it", TaskQueue: signals.DefaultTaskQueue,
+		Configure: func(cfg *threadmill.Config) error {
+			cfg.Program = program.Threadmill
+			return nil
+		},
+	})
 }

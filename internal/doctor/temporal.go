@@ -30,6 +30,9 @@ type Temporal struct {
 
 	// Deployment is the name of the Worker Deployment of the workers, if they have one. Default: TaskQueue.
 	Deployment string
+
+	// Owner returns the program to which the task queue of the threads belongs, and the workers of others that poll it.
+	Owner func(ctx context.Context) (owner string, strangers []string, err error)
 }
 
 const (
@@ -60,6 +63,7 @@ func (t Temporal) Check(ctx context.Context) []Finding {
 	}
 	out = append(out, t.attributes(ctx))
 	out = append(out, t.workers(ctx)...)
+	out = append(out, t.owner(ctx)...)
 	return append(out, t.deployment(ctx)...)
 }
 
@@ -124,6 +128,25 @@ func (t Temporal) workers(ctx context.Context) []Finding {
 		out = append(out, t.queue(ctx, name, enumspb.TASK_QUEUE_TYPE_ACTIVITY))
 	}
 	return out
+}
+
+// owner checks who else polls the task queue of the threads.
+func (t Temporal) owner(ctx context.Context) []Finding {
+	const check = "task queue"
+	if t.Owner == nil {
+		return nil
+	}
+	owner, strangers, err := t.Owner(ctx)
+	switch {
+	case err != nil:
+		return []Finding{Odd(check, "permit this client to describe workflows and task queues", "the owner of task queue %q cannot be found: %s", t.TaskQueue, message(err))}
+	case len(strangers) > 0:
+		return []Finding{Bad(check, "stop them, or give them another task queue (Config.TaskQueue, --task-queue); a worker that has stopped is listed for another 90 seconds",
+			"task queue %q belongs to %s, and is also polled by %s: threads run there without its hooks and approvals, or fail", t.TaskQueue, owner, strings.Join(strangers, ", "))}
+	case owner != "":
+		return []Finding{Good(check, "task queue %q belongs to %s", t.TaskQueue, owner)}
+	}
+	return nil // no worker has ever run
 }
 
 func (t Temporal) queue(ctx context.Context, name string, kind enumspb.TaskQueueType) Finding {

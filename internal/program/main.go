@@ -25,6 +25,9 @@ const (
 	ExitUsage  = 2
 )
 
+// Threadmill is the name of the programs that declare nothing of their own: they may share a task queue.
+const Threadmill = "threadmill"
+
 // again is the time in which further signals count as the same one: some senders signal both the
 // process and its group.
 const again = 300 * time.Millisecond

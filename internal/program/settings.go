@@ -40,7 +40,7 @@ type SettingsConfig struct {
 	// "workspace" below the program's working directory.
 	Workspace string
 
-	// TaskQueue is the task queue of the threads. Default "threadmill".
+	// TaskQueue is the task queue of the threads. Default [signals.DefaultTaskQueue].
 	TaskQueue string
 
 	// AllowedHosts are the values of --allowed-hosts. Default: those of [EnvAllowedHosts], or else

@@ -55,7 +55,7 @@ func (h *healthHandlers) registerHealth() {
 	register(h.core, public, huma.Operation{
 		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: tags,
 		Summary: "Store, stream and Temporal answer, and a worker runs the threads",
-		Description: "503 with the same body when a component does not answer. Without a worker the status is degraded, with 200: posts are kept until there is one. " +
+		Description: "503 with the same body when a component does not answer. Without a worker, or with workers of another program on the task queue, the status is degraded, with 200: posts are kept until there is one. " +
 			"Components are listed for principals with the role read.",
 		Errors: []int{http.StatusMisdirectedRequest},
 	}, h.readyz)
@@ -106,7 +106,10 @@ func (h *healthHandlers) readyz(ctx context.Context, _ *struct{}) (*healthOutput
 	}
 	if found := <-worker; found != nil {
 		out.Body.Components["worker"] = found.String()
-		if !found.Polled && out.Body.Status == up {
+		if found.Problem != "" {
+			out.Body.Components["taskQueue"] = found.Problem
+		}
+		if (!found.Polled || found.Problem != "") && out.Body.Status == up {
 			out.Body.Status = degraded
 		}
 	}

@@ -131,6 +131,10 @@ type Config struct {
 	// is ready if it returns nil within two seconds.
 	Ready func(ctx context.Context) map[string]error
 
+	// TaskQueue says what is wrong with the task queue of the threads, beside that no worker polls it. Empty = nothing. Default:
+	// nobody looks.
+	TaskQueue func(ctx context.Context) string
+
 	// Checks checks what Ready does not, and calls models if callModels is set, for /v1/checks. Default: none.
 	Checks func(ctx context.Context, callModels bool) []doctor.Finding
 
@@ -326,7 +330,7 @@ func New(cfg Config) (http.Handler, error) {
 	(&loginHandlers{c, cfg.ToolLogins, cfg.ToolServers, waitingLists{cfg.Store, c.namespace}, cfg.Threads, cfg.Closing}).registerLogins(mux)
 	(&knowledgeHandlers{c, cfg.Library.WithStore(cfg.Store), cfg.MaxUpload, newUploads(), cfg.WithoutEntities}).registerKnowledge()
 	(&entityHandlers{c, cfg.Store}).registerEntities()
-	workers := newWorkerWatch(cfg.Threads)
+	workers := newWorkerWatch(cfg.Threads, cfg.TaskQueue)
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready, workers: workers}).registerHealth()
 	(&configHandlers{c, cfg.CompareConfig}).registerConfig()
 	(&infoHandlers{c, workers, cfg.Deployment, cfg.Version, cfg.WorkflowsURL}).registerInfo()

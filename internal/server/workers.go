@@ -19,6 +19,7 @@ type WorkerStatus struct {
 	Steps     bool      `json:"steps,omitempty" doc:"Threads run, but some of their steps wait for a worker on this task queue"`
 	Polled    bool      `json:"polled" doc:"Whether a worker polls it. A worker that stops without notice counts for another 90 seconds"`
 	Since     time.Time `json:"since,omitzero" doc:"Without a worker: since when, as far as the server knows"`
+	Problem   string    `json:"problem,omitempty" doc:"Workers of another program or configuration poll the task queue of the threads"`
 }
 
 func (s WorkerStatus) String() string {
@@ -38,14 +39,15 @@ const workersFor = 2 * time.Second
 // workerWatch knows whether a worker polls. All requests share one answer of Temporal.
 type workerWatch struct {
 	client Workers
+	queue  func(context.Context) string // nil = nobody knows
 	turn   chan struct{} // the right to ask; it guards the fields below
 	asked  time.Time
 	last   *WorkerStatus // nil if Temporal did not answer
 	since  time.Time     // when there was no worker for the first time, as far as Temporal does not know
 }
 
-func newWorkerWatch(client Workers) *workerWatch {
-	return &workerWatch{client: client, turn: make(chan struct{}, 1)}
+func newWorkerWatch(client Workers, queue func(context.Context) string) *workerWatch {
+	return &workerWatch{client: client, queue: queue, turn: make(chan struct{}, 1)}
 }
 
 // find returns nil if Temporal does not answer.
@@ -73,5 +75,8 @@ func (w *workerWatch) find(ctx context.Context) *WorkerStatus {
 		w.since = w.asked
 	}
 	w.last = &WorkerStatus{TaskQueue: found.TaskQueue, Steps: found.Steps, Polled: found.Polled, Since: w.since}
+	if w.queue != nil {
+		w.last.Problem = w.queue(ctx)
+	}
 	return w.last
 }

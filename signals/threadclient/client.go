@@ -32,7 +32,8 @@ type Config struct {
 	// Namespace of the threads. Default "default".
 	Namespace string
 
-	// TaskQueue where new threads run. Default "threadmill".
+	// TaskQueue where new threads run: that of the program whose workers run them. Default "threadmill", that of the devserver and
+	// of command worker.
 	TaskQueue string
 
 	// Redact redacts what is sent to threads. Default: nothing is redacted.

@@ -131,6 +131,14 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
+// ID implements [store.Identified].
+func (s *Store) ID(ctx context.Context) (id string, err error) {
+	if err := s.pool.QueryRow(ctx, `SELECT id FROM identity`).Scan(&id); err != nil {
+		return "", fmt.Errorf("postgres: reading the id of the database: %w", classify(err))
+	}
+	return id, nil
+}
+
 // Close waits for running calls and closes the connections. Further calls do nothing.
 func (s *Store) Close() error {
 	s.pool.Close()

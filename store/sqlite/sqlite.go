@@ -286,6 +286,14 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
+// ID implements [store.Identified].
+func (s *Store) ID(ctx context.Context) (id string, err error) {
+	if err := s.reader.QueryRowContext(ctx, `SELECT id FROM identity`).Scan(&id); err != nil {
+		return "", fmt.Errorf("sqlite: reading the id of the database: %w", classify(err))
+	}
+	return id, nil
+}
+
 // Close waits for running calls and closes the database. Further calls do nothing.
 func (s *Store) Close() error {
 	s.closing.Do(func() {

@@ -154,7 +154,7 @@ func TestOlderProgram(t *testing.T) {
 	_, err = sqlite.Open(t.Context(), sqlite.Config{Path: path})
 	var old *store.VersionError
 	require.ErrorAs(t, err, &old)
-	require.Equal(t, store.VersionError{Database: 1000, Lowest: 900, Program: 11}, *old)
+	require.Equal(t, store.VersionError{Database: 1000, Lowest: 900, Program: 12}, *old)
 	require.ErrorContains(t, err, "start a newer version of Threadmill")
 }
 

@@ -130,3 +130,18 @@ func testConcurrentThreads(t *testing.T, s store.Store) {
 		require.Len(t, requireDense(t, query(t, s, of(n), store.Query{})), rounds)
 	}
 }
+
+// testID: a store has the same id each time, and another one has another.
+func testID(t *testing.T, s, other store.Store) {
+	id := func(s store.Store) string {
+		t.Helper()
+		identified, ok := s.(store.Identified)
+		require.True(t, ok)
+		id, err := identified.ID(t.Context())
+		require.NoError(t, err)
+		require.NotEmpty(t, id)
+		return id
+	}
+	require.Equal(t, id(s), id(s))
+	require.NotEqual(t, id(s), id(other))
+}

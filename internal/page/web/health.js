@@ -9,7 +9,7 @@ const EVERY = 20_000,
   SOON = 3000;
 
 /** Words for people. @type {Record<string, string>} */
-const NAMES = { store: "The store", stream: "The live stream", temporal: "Temporal", worker: "Nothing is answered now" };
+const NAMES = { store: "The store", stream: "The live stream", temporal: "Temporal", taskQueue: "The task queue", worker: "Nothing is answered now" };
 
 let timer = 0;
 
