@@ -71,6 +71,8 @@ func New(cfg Config) (*Runtime, error) {
 	if err := r.work(tools, hooks); err != nil {
 		return nil, err
 	}
+	r.stepNames = &stepNames{functions: r.activities.Functions(), types: map[string]string{}}
+	r.workflows.NameStep = r.stepNames.name
 	r.keep(records, agents)
 	if err := r.serve(); err != nil {
 		return nil, err

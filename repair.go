@@ -11,7 +11,7 @@ import (
 
 // repair compares the store with Temporal, and mends what differs if the request says so. The task queue is then that of this store.
 func (r *Runtime) repair(ctx context.Context, req repair.RepairRequest) (repair.Comparison, error) {
-	replayed := workflows.Workflows{Hooks: r.workflows.Hooks, Rules: r.workflows.Rules, Redact: r.workflows.Redact, StaleAfter: r.workflows.StaleAfter}
+	replayed := workflows.Workflows{Hooks: r.workflows.Hooks, Rules: r.workflows.Rules, Redact: r.workflows.Redact, StaleAfter: r.workflows.StaleAfter, NameStep: workflows.Unregistered}
 	if req.Apply && req.ThreadID == "" {
 		if err := r.keeper.TakeOver(ctx); err != nil {
 			return repair.Comparison{}, err

@@ -29,7 +29,7 @@ func NewReplayer(cfg Config, options worker.WorkflowReplayerOptions) (worker.Wor
 	if err != nil {
 		return nil, fmt.Errorf("threadmill: %w", err)
 	}
-	all := workflows.Workflows{Hooks: hooks, Rules: rules, Redact: cfg.Redact, StaleAfter: cfg.StaleAfter}
+	all := workflows.Workflows{Hooks: hooks, Rules: rules, Redact: cfg.Redact, StaleAfter: cfg.StaleAfter, NameStep: workflows.Unregistered}
 	all.Register(replayer)
 	if cfg.RegisterWith != nil {
 		cfg.RegisterWith(onlyWorkflows{replayer})

@@ -236,6 +236,7 @@ type Runtime struct {
 	queuesOfSteps []string
 
 	workflows workflows.Workflows
+	stepNames *stepNames
 	rules     *rule.Set
 	known     names.Known
 	client    *threadclient.Client
@@ -336,6 +337,7 @@ func (r *Runtime) CloseStreams() { r.closeStreams() }
 func (r *Runtime) Register(w worker.Registry) {
 	r.workflows.Register(w)
 	r.activities.Register(w)
+	r.stepNames.register(w)
 	if r.cfg.RegisterWith != nil {
 		r.cfg.RegisterWith(w)
 	}

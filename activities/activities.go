@@ -210,7 +210,14 @@ type Registrar interface {
 
 // Register registers every activity under its published name.
 func (a *Activities) Register(r Registrar) {
-	for name, f := range map[string]any{
+	for name, f := range a.Functions() {
+		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
+	}
+}
+
+// Functions returns the activities of threads by their names.
+func (a *Activities) Functions() map[string]any {
+	return map[string]any{
 		signals.ActivityCallModel: a.callModel,
 		signals.ActivityRunTool:   a.runTool,
 		signals.ActivityRecord:    a.record,
@@ -240,8 +247,6 @@ func (a *Activities) Register(r Registrar) {
 		signals.ActivityRetainClose:  a.retainClose,
 		signals.ActivityRetainCheck:  a.retainCheck,
 		signals.ActivityRetainDone:   a.retainDone,
-	} {
-		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}
 }
 

@@ -163,7 +163,7 @@ func TestReplay(t *testing.T) {
 func TestReplayTellsWhatMoved(t *testing.T) {
 	var events []*history.HistoryEvent
 	change(t, "tools.json", func(h *history.History) { events = h.GetEvents()[:4] })
-	cfg := Config{Configure: func(cfg *threadmill.Config) error {
+	cfg := Config{TaskQueue: signals.DefaultTaskQueue, Configure: func(cfg *threadmill.Config) error {
 		cfg.Temporal = stuck{history: events}
 		return nil
 	}}

@@ -92,7 +92,7 @@ func allWorkers(t *testing.T) map[string]*workflows.Workflows {
 	require.NoError(t, err)
 	out := map[string]*workflows.Workflows{}
 	for name, hooks := range workersOf(t) {
-		out[name] = &workflows.Workflows{Hooks: hooks}
+		out[name] = &workflows.Workflows{NameStep: workflows.Unregistered, Hooks: hooks}
 	}
 	var others []rule.Rule
 	for _, r := range recordedRules() {
@@ -105,7 +105,7 @@ func allWorkers(t *testing.T) map[string]*workflows.Workflows {
 		"other rules":    set(rule.Config{Rules: others}),
 		"one rule":       set(rule.Config{Rules: []rule.Rule{{Events: []string{"*"}, Priority: 1000, Function: function}}}),
 	} {
-		out[name] = &workflows.Workflows{Hooks: recorded, Rules: rules}
+		out[name] = &workflows.Workflows{NameStep: workflows.Unregistered, Hooks: recorded, Rules: rules}
 	}
 	return out
 }

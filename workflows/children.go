@@ -170,7 +170,7 @@ func (t children) decideForChild(ctx workflow.Context, f thread.Forward, err err
 		// Only the child thread knows whether the decision settles the call.
 		return signals.DecideResult{Result: f.Outcome}, nil
 	}
-	done, err := awaitFor(ctx, thread.ForwardTimeout, func() bool { return !t.state.Children.Waits(f) })
+	done, err := awaitFor(ctx, thread.ForwardTimeout, "an answer for a sub-agent", func() bool { return !t.state.Children.Waits(f) })
 	switch {
 	case err != nil:
 		return signals.DecideResult{}, err

@@ -25,7 +25,7 @@ func (w *Workflows) erase(ctx workflow.Context, in signals.EraseInput) (signals.
 	if err := in.Validate(); err != nil {
 		return signals.Erasure{}, temporal.NewNonRetryableApplicationError("erasing a thread: "+err.Error(), signals.RefusedType, err)
 	}
-	ctx = staleAfter(ctx, w.StaleAfter)
+	ctx = w.context(ctx)
 	e := erasure{step: in.EraseStep, known: map[string]bool{}}
 	if in.Progress != nil {
 		e.EraseProgress = *in.Progress

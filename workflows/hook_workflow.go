@@ -20,7 +20,7 @@ import (
 
 // hook runs the hooks and processors of one event, in order, until one of them settles it.
 func (w *Workflows) hook(ctx workflow.Context, in step.Hook) (step.HookDecision, error) {
-	ctx = staleAfter(ctx, w.StaleAfter)
+	ctx = w.context(ctx)
 	h := &hookRun{redactor: redactor{r: w.Redact}, in: in, decision: step.HookDecision{Outcome: event.OutcomePassed, Took: step.TookUnknown}}
 	for len(h.in.Hooks) > 0 && !h.settled() {
 		h.show(ctx)
@@ -121,7 +121,7 @@ func (h *hookRun) run(ctx workflow.Context, batch []hook.Spec) (step.HookReply, 
 		summary = "load the event"
 	}
 	var reply step.HookReply
-	call := localStep{quick: h.in.WereQuick && h.attempt == 0, activity: signals.ActivityRunHooks, summary: summary, reply: &reply, input: func(local step.Local) any {
+	call := localStep{quick: h.in.WereQuick && h.attempt == 0, activity: signals.ActivityRunHooks, summary: summary, shown: summary, reply: &reply, input: func(local step.Local) any {
 		input.Local = local
 		return input
 	}}
@@ -170,7 +170,7 @@ func (h *hookRun) failed(ctx workflow.Context, why string) error {
 	why = step.Why(why)
 	h.attempt++
 	if h.attempt < spec.MaxAttempts {
-		return workflow.Sleep(ctx, backoff(h.attempt))
+		return sleep(ctx, backoff(h.attempt), "before hooks are run again")
 	}
 	done := event.HookOutcome{Name: spec.Name, Outcome: event.OutcomeFailed, Error: why, Attempts: h.attempt}
 	h.decision.Hooks = append(h.decision.Hooks, done)

@@ -18,7 +18,7 @@ const ingestWithin = time.Hour
 // on a task queue of their own, at the lowest priority.
 func (w *Workflows) ingest(ctx workflow.Context, in signals.IngestStep) (signals.IngestResult, error) {
 	i := &ingestion{in: in}
-	ctx = knowledgeOptions(staleAfter(ctx, w.StaleAfter), in.Namespace)
+	ctx = knowledgeOptions(w.context(ctx), in.Namespace)
 	out := i.run(ctx)
 	// A cancelled ingestion has failed, which the document has to show.
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
@@ -129,7 +129,7 @@ func superseded(err error) bool {
 // embed adds vectors of an embedder to the visible documents and the entities of a namespace, after the embedder has changed,
 // and drops those of other embedders in the end.
 func (w *Workflows) embed(ctx workflow.Context, in signals.EmbedStep) (int, error) {
-	ctx = knowledgeOptions(staleAfter(ctx, w.StaleAfter), in.Namespace)
+	ctx = knowledgeOptions(w.context(ctx), in.Namespace)
 	show := func(names int) {
 		workflow.SetCurrentDetails(ctx, fmt.Sprintf("**%d chunks** and **%d names of entities** of `%s` have new vectors of `%s`", in.Done, names, in.Namespace, in.Embedder))
 	}
@@ -153,7 +153,7 @@ func (w *Workflows) embed(ctx workflow.Context, in signals.EmbedStep) (int, erro
 
 // extract finds entities in the queued texts of a namespace, one after the other, until none is queued.
 func (w *Workflows) extract(ctx workflow.Context, in signals.ExtractStep) error {
-	ctx = knowledgeOptions(staleAfter(ctx, w.StaleAfter), in.Namespace)
+	ctx = knowledgeOptions(w.context(ctx), in.Namespace)
 	woken := workflow.GetSignalChannel(ctx, signals.SignalExtract)
 	for {
 		for woken.ReceiveAsync(nil) {

@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -70,8 +71,9 @@ func (t *conversation) specs(ctx workflow.Context) []hook.Spec {
 		}
 		return r
 	}
+	shown := workflow.MutableSideEffectOptions{Summary: brief("the registered hooks: " + cmp.Or(thread.Names(t.hooks.Specs()), "none"))}
 	var r registered
-	if err := workflow.MutableSideEffect(ctx, "hooks", read, sameHooks).Get(&r); err != nil {
+	if err := workflow.MutableSideEffectWithOptions(ctx, "hooks", shown, read, sameHooks).Get(&r); err != nil {
 		panic(fmt.Sprintf("reading the hooks that history has: %v", err))
 	}
 	if !t.inherited {
@@ -166,7 +168,7 @@ func (t *activeTurn) runHooks(ctx workflow.Context, e thread.HookEvent, specs []
 	_ = workflow.Await(ctx, func() bool { return child.IsReady() || t.rollover(ctx) })
 	if input.WereQuick && !child.IsReady() {
 		// A signal would have the hook workflow repeat a workflow task that ends with its decision, and with it the functions.
-		_, _ = awaitFor(ctx, stopsWithin, child.IsReady)
+		_, _ = awaitFor(ctx, stopsWithin, "hooks were told to stop", child.IsReady)
 	}
 	left := !t.interrupted(ctx) && !child.IsReady() && t.requestReport(ctx, e, child)
 	switch {

@@ -66,11 +66,19 @@ func (h *holder) mayBeRepeated(ctx workflow.Context) bool {
 }
 
 // lasting is the result of a step that may run as a local activity.
-type lasting interface{ Lasts() *step.Underway }
+type lasting interface {
+	Lasts() *step.Underway
+
+	// Failure says why what the step did has failed, although the step has a result.
+	Failure() string
+}
 
 // localStep is a step that runs as a local activity if it is quick.
 type localStep struct {
 	kind, activity, summary string
+
+	// shown says whose step it is, and of what, in the type of a local activity.
+	shown string
 
 	// declared is set if the step is declared as quick, and quick if those of its kind were.
 	declared, quick bool
@@ -100,28 +108,41 @@ func (t *conversation) share(ctx workflow.Context, kind string, ms int64) {
 // quickly runs a step as a local activity if it is quick, or as an activity with these options. An activity also follows a
 // local one that fails or takes too long.
 func (h *holder) quickly(ctx workflow.Context, s localStep, options workflow.Context) error {
+	local, err := h.runStep(ctx, s, options)
+	why := s.reply.Failure()
+	if err != nil && local && final(err) {
+		why, _ = explain(err)
+	}
+	if why != "" {
+		showFailure(ctx, s, why)
+	}
+	return err
+}
+
+// runStep runs a step, and reports whether its result is that of a local activity.
+func (h *holder) runStep(ctx workflow.Context, s localStep, options workflow.Context) (local bool, err error) {
 	here := step.Local{Shown: h.mayBeRepeated(ctx)}
 	if ctx.Err() == nil && h.mayHold(ctx) && (s.declared || s.quick) {
 		// The step ends soon. If ctx is cancelled meanwhile, it still has its say.
 		own, _ := workflow.NewDisconnectedContext(ctx)
 		here.Now, here.Held, here.Quick = workflow.Now(ctx), h.held, s.declared
-		err := workflow.ExecuteLocalActivity(once(own, s.summary), s.activity, s.input(here)).Get(own, s.reply)
+		err = executeLocal(once(own, s.summary), s.activity, s.shown, s.input(here)).Get(own, s.reply)
 		lasts := s.reply.Lasts()
 		h.held += time.Duration(max(lasts.Took, 0)) * time.Millisecond
 		switch {
 		case err == nil && !lasts.Running, err != nil && final(err):
-			return err
+			return true, err
 		case err == nil:
 			if err = join(ctx, s); err == nil || ctx.Err() != nil || final(err) {
-				return err
+				return false, err
 			}
 		}
-		if stopped(err) && workflow.Sleep(ctx, time.Second) != nil {
-			return ctx.Err()
+		if stopped(err) && sleep(ctx, time.Second, "hooks were told to stop") != nil {
+			return false, ctx.Err()
 		}
 		here = step.Local{Shown: true, Repeated: true}
 	}
-	return workflow.ExecuteActivity(options, s.activity, s.input(here)).Get(ctx, s.reply)
+	return false, workflow.ExecuteActivity(options, s.activity, s.input(here)).Get(ctx, s.reply)
 }
 
 // join runs the activity that joins a step which no longer holds the workflow task.
@@ -136,7 +157,7 @@ func join(ctx workflow.Context, s localStep) error {
 		// The step has been told to stop, and has its say. Temporal would drop an activity that is cancelled before it
 		// begins.
 		waits, leave := workflow.NewDisconnectedContext(ctx)
-		_, _ = awaitFor(waits, stopsWithin, joined.IsReady)
+		_, _ = awaitFor(waits, stopsWithin, "a step was told to stop", joined.IsReady)
 		leave()
 		cancel()
 	}

@@ -27,7 +27,7 @@ func (w *Workflows) erasePerson(ctx workflow.Context, in signals.ErasePersonInpu
 	if err := in.Validate(); err != nil {
 		return signals.PersonErasure{}, temporal.NewNonRetryableApplicationError("erasing a person: "+err.Error(), signals.RefusedType, err)
 	}
-	ctx = staleAfter(ctx, w.StaleAfter)
+	ctx = w.context(ctx)
 	e := personErasure{step: in.PersonStep}
 	if in.Progress != nil {
 		e.ErasePersonProgress = *in.Progress
@@ -81,7 +81,7 @@ func (e *personErasure) page(ctx workflow.Context) (done bool, err error) {
 	}
 	if e.Pass, e.Changed = e.Pass+1, 0; e.Pass >= quickPasses {
 		workflow.SetCurrentDetails(ctx, "The person goes on writing: revoke their keys.")
-		return false, workflow.Sleep(ctx, passPause)
+		return false, sleep(ctx, passPause, "before the next pass")
 	}
 	return false, nil
 }

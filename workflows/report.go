@@ -67,7 +67,7 @@ func (t *activeTurn) awaitReport(ctx workflow.Context, id string, reported func(
 			t.drain(ctx)
 			return err
 		}
-		done, err := awaitFor(ctx, wait, func() bool { return reported() || t.rollover(ctx) })
+		done, err := awaitFor(ctx, wait, "the report of a sub-agent", func() bool { return reported() || t.rollover(ctx) })
 		if done || err != nil {
 			return nil
 		}

@@ -25,7 +25,7 @@ const (
 // retain deletes what has become too old, in batches, one thread after the other. It waits between the passes, and ends when
 // everything is to be kept.
 func (w *Workflows) retain(ctx workflow.Context, in signals.RetainStep) error {
-	ctx = staleAfter(ctx, w.StaleAfter)
+	ctx = w.context(ctx)
 	r := &retention{step: in, limits: workflow.GetSignalChannel(ctx, signals.SignalRetain)}
 	for range maxBatches {
 		r.receive()
@@ -38,7 +38,7 @@ func (w *Workflows) retain(ctx workflow.Context, in signals.RetainStep) error {
 		}
 		if wait > 0 {
 			// New limits apply at once.
-			if _, err := awaitFor(ctx, wait, func() bool { return r.limits.Len() > 0 }); err != nil {
+			if _, err := awaitFor(ctx, wait, "the next pass", func() bool { return r.limits.Len() > 0 }); err != nil {
 				return err
 			}
 		}
@@ -145,7 +145,7 @@ func eraseOld(ctx workflow.Context, in signals.RetainCheck, pass *signals.Retain
 	input := signals.EraseInput{EraseStep: signals.EraseStep{Namespace: in.Namespace, ThreadID: in.ThreadID, By: "retention", Part: true}}
 	erased := workflow.ExecuteChildWorkflow(own, signals.EraseWorkflow, input)
 	// One thread that cannot be erased does not keep the others.
-	if ready, err := awaitFor(ctx, erasedWithin, erased.IsReady); err != nil || !ready {
+	if ready, err := awaitFor(ctx, erasedWithin, "a thread is erased", erased.IsReady); err != nil || !ready {
 		pass.Failed++
 		return
 	}

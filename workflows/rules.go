@@ -16,8 +16,9 @@ import (
 // rules returns the registered rules. They enter history when they change.
 func (t *conversation) rules(ctx workflow.Context) []rule.Spec {
 	read := func(workflow.Context) any { return t.ruleSet.Specs() }
+	shown := workflow.MutableSideEffectOptions{Summary: "the registered rules"}
 	var specs []rule.Spec
-	if err := workflow.MutableSideEffect(ctx, "rules", read, equalJSON).Get(&specs); err != nil {
+	if err := workflow.MutableSideEffectWithOptions(ctx, "rules", shown, read, equalJSON).Get(&specs); err != nil {
 		panic(fmt.Sprintf("reading the rules that history has: %v", err))
 	}
 	return specs

@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -53,19 +54,19 @@ func (t *conversation) effect(ctx workflow.Context, options func(workflow.Contex
 func (t *activeTurn) callModel(ctx workflow.Context, r *thread.AgentRun) (step.ModelReply, error) {
 	t.flushIfOverloaded(ctx)
 	input := r.NextModelStep(t.specs(ctx))
-	who := r.Agent
-	if who == "" {
-		who = "default agent"
+	who := cmp.Or(r.Agent, t.state.Roster.Default, "default agent")
+	if model := t.state.ModelOf(r); model != "" {
+		who += " · " + model
 	}
 	summary := fmt.Sprintf("%s · step %d", who, input.Step)
-	if r.Model != "" {
-		summary = fmt.Sprintf("%s · %s · step %d · %d tokens so far", who, r.Model, input.Step, t.state.Usage.InputTokens+t.state.Usage.OutputTokens)
+	if used := t.state.Usage.InputTokens + t.state.Usage.OutputTokens; used > 0 {
+		summary += fmt.Sprintf(" · %d tokens so far", used)
 	}
 	defer t.step()()
 	for queue := t.state.ModelQueues[r.Agent]; ; {
 		var reply step.ModelReply
 		options := onModelQueue(activity(ctx, summary), queue, t.state.Namespace)
-		call := localStep{kind: r.ModelKind(queue), activity: signals.ActivityCallModel, summary: summary, reply: &reply, input: func(local step.Local) any {
+		call := localStep{kind: r.ModelKind(queue), activity: signals.ActivityCallModel, summary: summary, shown: who, reply: &reply, input: func(local step.Local) any {
 			input.Local = local
 			return input
 		}}
@@ -95,7 +96,11 @@ func (t *activeTurn) runTool(ctx workflow.Context, c *thread.Call) (step.ToolRep
 	defer t.step()()
 	var reply step.ToolReply
 	summary := fmt.Sprintf("%s · %s", input.Agent, c.Plan.Name)
-	call := localStep{kind: c.Kind(), declared: c.Plan.Quick, activity: signals.ActivityRunTool, summary: summary, reply: &reply, input: func(local step.Local) any {
+	shown := summary
+	if c.Plan.Invalid { // a model may name any tool
+		shown = input.Agent + " · invalid call"
+	}
+	call := localStep{kind: c.Kind(), declared: c.Plan.Quick, activity: signals.ActivityRunTool, summary: summary, shown: shown, reply: &reply, input: func(local step.Local) any {
 		input.Local = local
 		return input
 	}}

@@ -13,7 +13,7 @@ import (
 
 // delegate is the workflow of a sub-agent's thread. It ends when the agent has answered.
 func (w *Workflows) delegate(ctx workflow.Context, in input) (step.DelegateReply, error) {
-	ctx = staleAfter(ctx, w.StaleAfter)
+	ctx = w.context(ctx)
 	if in.State == nil && (in.Parent == nil || in.First == nil) {
 		return step.DelegateReply{}, temporal.NewNonRetryableApplicationError("a sub-agent's thread is started by a thread, not by clients; start a "+signals.ThreadWorkflow, signals.RefusedType, nil)
 	}

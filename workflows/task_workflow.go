@@ -18,7 +18,7 @@ import (
 // task runs one background task and reports its end to the thread. It outlives the turn that
 // started it and the workflow runs of the thread.
 func (w *Workflows) task(ctx workflow.Context, in step.Task) (step.TaskReply, error) {
-	ctx = staleAfter(ctx, w.StaleAfter)
+	ctx = w.context(ctx)
 	j := &job{redactor: redactor{r: w.Redact}, in: in}
 	j.show(ctx, "runs")
 	j.listen(ctx)

@@ -67,6 +67,10 @@ type Workflows struct {
 	// retried. Default [DefaultStaleAfter].
 	StaleAfter time.Duration
 
+	// NameStep registers an activity under a second name, under which a thread runs it as a local activity. Nil = no activity has one,
+	// and histories that have such names cannot be replayed: see [Unregistered].
+	NameStep func(activity, name string)
+
 	// Observer is told of turns. Default: none.
 	Observer Observer
 
@@ -111,7 +115,7 @@ func (w *Workflows) Register(r Registrar) {
 
 // thread is the workflow of one conversation, from its first event until it is closed.
 func (w *Workflows) thread(ctx workflow.Context, in input) error {
-	ctx = staleAfter(ctx, w.StaleAfter)
+	ctx = w.context(ctx)
 	in.Parent = nil
 	t, err := w.open(ctx, in)
 	if err != nil {
@@ -387,12 +391,17 @@ func (t *conversation) show(ctx workflow.Context) {
 	workflow.SetCurrentDetails(ctx, t.state.Details())
 }
 
+// sleep waits, and returns an error if ctx is cancelled meanwhile. The Web UI shows why.
+func sleep(ctx workflow.Context, d time.Duration, why string) error {
+	return workflow.NewTimerWithOptions(ctx, d, workflow.TimerOptions{Summary: why}).Get(ctx, nil)
+}
+
 // awaitFor waits until a condition holds or the timeout is over, and reports whether the condition
 // holds. Unlike workflow.AwaitWithTimeout, it cancels its timer.
-func awaitFor(ctx workflow.Context, timeout time.Duration, holds func() bool) (bool, error) {
+func awaitFor(ctx workflow.Context, timeout time.Duration, why string, holds func() bool) (bool, error) {
 	timed, cancel := workflow.WithCancel(ctx)
 	defer cancel()
-	timer := workflow.NewTimer(timed, timeout)
+	timer := workflow.NewTimerWithOptions(timed, timeout, workflow.TimerOptions{Summary: why})
 	err := workflow.Await(ctx, func() bool { return holds() || timer.IsReady() })
 	return holds(), err
 }
@@ -402,18 +411,19 @@ func (t *conversation) watchTime(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "timers", func(ctx workflow.Context) {
 		for {
 			var due time.Time
+			var what string
 			waits := func() (ok bool) {
-				due, ok = t.state.NextDue()
+				due, what, ok = t.state.NextDue()
 				return ok
 			}
 			if workflow.Await(ctx, waits) != nil {
 				return
 			}
 			sooner := func() bool {
-				at, ok := t.state.NextDue()
+				at, _, ok := t.state.NextDue()
 				return !ok || at.Before(due)
 			}
-			if _, err := awaitFor(ctx, due.Sub(workflow.Now(ctx)), sooner); err != nil {
+			if _, err := awaitFor(ctx, due.Sub(workflow.Now(ctx)), brief(what), sooner); err != nil {
 				return
 			}
 			t.state.Release(workflow.Now(ctx))

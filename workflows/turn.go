@@ -171,7 +171,7 @@ func (t *activeTurn) awaitModel(ctx workflow.Context, r *thread.AgentRun) bool {
 		return true
 	}
 	elsewhere := func() bool { return t.state.HasSteered() || t.rollover(ctx) }
-	if _, err := awaitFor(ctx, due, elsewhere); err != nil {
+	if _, err := awaitFor(ctx, due, brief("before the model is called again: "+r.Outage.Error), elsewhere); err != nil {
 		return false
 	}
 	return !t.rollover(ctx)

@@ -4,8 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/step"
-
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
@@ -13,6 +11,8 @@ import (
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/interceptor"
 	"golang.org/x/time/rate"
+
+	"github.com/threadmill/threadmill/internal/step"
 )
 
 // WorkerInterceptors returns the interceptors of workers: those of traces, and one of steps.
@@ -48,7 +48,7 @@ type stepInbound struct {
 // ExecuteActivity measures an attempt at a step, and tells model calls within it for whom they are.
 func (i *stepInbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	o, info, began := i.o, activity.GetInfo(ctx), time.Now()
-	input := attribute.String(AttrStep, o.steps.bound(info.ActivityType.Name))
+	input := attribute.String(AttrStep, o.steps.bound(step.TypeOf(info.ActivityType.Name)))
 	s := subjectOfStep(in.Args)
 	ctx = context.WithValue(ctx, subjectKey{}, s)
 	trace.SpanFromContext(ctx).SetAttributes(append(s.attributes(), attribute.Int(AttrAttempt, int(info.Attempt)))...)

@@ -187,7 +187,7 @@ func TestCompareStops(t *testing.T) {
 	})
 	t.Run("a history that cannot be replayed", func(t *testing.T) {
 		f := newFixture(t).stores(says("e", "e"))
-		f.cfg.Workflows = &workflows.Workflows{}
+		f.cfg.Workflows = &workflows.Workflows{NameStep: workflows.Unregistered}
 		f.temporal.add(f.workflowID(), enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, &historypb.HistoryEvent{EventType: enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED})
 		require.NoError(t, f.compare(t.Context()))
 		require.Equal(t, []repair.Kind{repair.History}, kindsOf(f.found))

@@ -189,7 +189,7 @@ func TestTell(t *testing.T) {
 
 func TestReplayFails(t *testing.T) {
 	f := newFixture(t)
-	f.cfg.Workflows = &workflows.Workflows{}
+	f.cfg.Workflows = &workflows.Workflows{NameStep: workflows.Unregistered}
 	t.Run("a broken history is an error, also if the SDK panics", func(t *testing.T) {
 		_, err := f.replay(&historypb.History{Events: []*historypb.HistoryEvent{{EventId: 1, EventType: enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED}}})
 		require.ErrorContains(t, err, "replaying the history: ")
@@ -221,7 +221,7 @@ func TestOlderStoreMended(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t)
 			h := historyFrom(t, name)
-			f.cfg.Workflows = &workflows.Workflows{}
+			f.cfg.Workflows = &workflows.Workflows{NameStep: workflows.Unregistered}
 			id := h.GetEvents()[0].GetWorkflowExecutionStartedEventAttributes().GetWorkflowId()
 			namespace, threadID, err := signals.ParseWorkflowID(id)
 			require.NoError(t, err)

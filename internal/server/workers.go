@@ -40,7 +40,7 @@ const workersFor = 2 * time.Second
 type workerWatch struct {
 	client Workers
 	queue  func(context.Context) string // nil = nobody knows
-	turn   chan struct{} // the right to ask; it guards the fields below
+	turn   chan struct{}                // the right to ask; it guards the fields below
 	asked  time.Time
 	last   *WorkerStatus // nil if Temporal did not answer
 	since  time.Time     // when there was no worker for the first time, as far as Temporal does not know

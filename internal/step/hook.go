@@ -53,6 +53,9 @@ type HookReply struct {
 	Underway
 }
 
+// Failure is what people who look at the workflow are told of a hook that failed, or "".
+func (r *HookReply) Failure() string { return r.Failed }
+
 // HookDecision is the result of a hook workflow: the decision of hooks and processors on an event.
 type HookDecision struct {
 	Outcome event.Outcome `json:"outcome"`

@@ -132,3 +132,6 @@ type ModelReply struct {
 	// Titles means that a title is to be generated for a thread without one.
 	Titles bool `json:"titles,omitempty"`
 }
+
+// Failure returns "": a model that fails is an error.
+func (r *ModelReply) Failure() string { return "" }

@@ -61,3 +61,14 @@ type ToolReply struct {
 	// Input is set instead of a result if the tool needs input of a person before it can continue.
 	Input *event.InputRequest `json:"input,omitempty"`
 }
+
+// toolFailed is the status of a tool that has failed.
+const toolFailed = "failed"
+
+// Failure is what people who look at the thread's workflow are told of a tool that failed, or "".
+func (r *ToolReply) Failure() string {
+	if r.Status != toolFailed {
+		return ""
+	}
+	return r.Result
+}

@@ -39,7 +39,7 @@ func (s *State) BeginAhead(now time.Time, q Queued) *Turn {
 	}
 	// As long as no activity has received the record, a decision can still change it.
 	q.Stored = q.Item.Attempt > 0
-	t := &Turn{thread: s, Queued: q, StartedAt: now, Stage: ItemArrived}
+	t := &Turn{thread: s, Queued: q, StartedAt: now, Before: s.tokens(), Stage: ItemArrived}
 	s.Turns.decide(t)
 	return t
 }

@@ -36,12 +36,12 @@ type clock struct {
 func (c *clock) until(now time.Time) {
 	c.t.Helper()
 	for {
-		due, ok := c.s.NextDue()
+		due, _, ok := c.s.NextDue()
 		if !ok || due.After(now) {
 			return
 		}
 		c.s.Release(due)
-		later, ok := c.s.NextDue()
+		later, _, ok := c.s.NextDue()
 		require.True(c.t, !ok || later.After(due), "what was due is not due again")
 		c.turns(due)
 	}
@@ -120,7 +120,7 @@ func TestHold(t *testing.T) {
 				c.until(at(1000))
 				require.Equal(t, tc.want, c.handled)
 				require.Empty(t, c.s.Inbox.Debounced, "nothing is left")
-				_, due := c.s.NextDue()
+				_, _, due := c.s.NextDue()
 				require.False(t, due)
 				require.Len(t, c.s.Inbox.Ended, len(tc.at), "S2-37 each has one status")
 				for i := range tc.at {
@@ -142,7 +142,7 @@ func TestHoldOfSeveralRules(t *testing.T) {
 	require.Equal(t, []signals.HeldEvents{
 		{Rule: "d", Count: 2, EventID: "f2", Until: at(12)}, {Rule: "push", Count: 1, EventID: "g1", Until: at(5)},
 	}, c.s.View().Held)
-	due, ok := c.s.NextDue()
+	due, _, ok := c.s.NextDue()
 	require.True(t, ok)
 	require.Equal(t, at(5), due, "the next that is due, whichever was first")
 	c.until(at(1000))
@@ -284,7 +284,7 @@ func TestHeldEventsAreBounded(t *testing.T) {
 	routed(t, s, large, debounced)
 	s.Turns.Current.End(t0)
 	require.Zero(t, s.queuedBytes())
-	due, ok := s.NextDue()
+	due, _, ok := s.NextDue()
 	require.True(t, ok)
 	require.Equal(t, t0, due)
 	s.Release(t0)
@@ -341,10 +341,10 @@ func TestHeldEventsThatAreTooMuch(t *testing.T) {
 	c := &clock{t: t, s: newState("alice"), rules: []rule.Spec{debounced, push}}
 	half := `"` + strings.Repeat("x", maxHeldBytes/2) + `"`
 	c.post(0, happens("f1", "file.changed", half))
-	due, _ := c.s.NextDue()
+	due, _, _ := c.s.NextDue()
 	require.Equal(t, at(10), due)
 	c.post(1, happens("g1", "git.push", half))
-	due, _ = c.s.NextDue()
+	due, _, _ = c.s.NextDue()
 	require.Equal(t, at(1), due)
 	c.until(at(1))
 	require.ElementsMatch(t, []string{"1s f1", "1s g1"}, c.handled)

@@ -228,7 +228,7 @@ func (p *player) do(c command) {
 		d, err := time.ParseDuration(c.id)
 		require.NoError(p.t, err)
 		p.now = now.Add(d)
-		if due, ok := s.NextDue(); ok && !due.After(p.now) {
+		if due, _, ok := s.NextDue(); ok && !due.After(p.now) {
 			s.Release(p.now)
 			p.cut()
 		}

@@ -93,7 +93,7 @@ func (p *player) show() {
 	for _, l := range p.s.TakeLog() {
 		p.say("> log %s: %s %v", l.Level, l.Text, l.Args[2:])
 	}
-	due, ok := p.s.NextDue()
+	due, _, ok := p.s.NextDue()
 	if ok && due != p.due {
 		p.say("> timer %s", due.Sub(t0))
 	}

@@ -80,7 +80,7 @@ func (m *machine) handle() {
 // release lets the thread do what is due.
 func (m *machine) release() {
 	m.s.Release(m.now)
-	due, ok := m.s.NextDue()
+	due, _, ok := m.s.NextDue()
 	require.True(m.t, !ok || due.After(m.now), "what is due is done")
 }
 

@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -256,6 +257,21 @@ func (r *AgentRun) ApplyModelCallDecision(now time.Time, d step.HookDecision) bo
 	return true
 }
 
+// ModelOf returns the model that a run calls next, as far as it is known: the last one of its agent.
+func (s *State) ModelOf(r *AgentRun) string {
+	return cmp.Or(r.Model, s.Models[cmp.Or(r.Agent, s.Roster.Default)])
+}
+
+func (s *State) noteModel(agent, model string) {
+	if s.Models[agent] == model {
+		return
+	}
+	if s.Models == nil {
+		s.Models = map[string]string{}
+	}
+	s.Models[agent] = model
+}
+
 // messageID returns the id of the run's next reply.
 func (r *AgentRun) messageID() string {
 	return recordid.Reply(r.turn.TurnID(), r.Slot, r.Step+1)
@@ -265,6 +281,7 @@ func (r *AgentRun) messageID() string {
 func (r *AgentRun) Replied(now time.Time, reply step.ModelReply) {
 	t, s := r.turn, r.turn.thread
 	s.Pace.Took(r.modelKind(reply.Agent), reply.Took)
+	s.noteModel(reply.Agent, reply.Model)
 	r.noteAnswered(reply.Message.ReplyToMessageID)
 	if r.Agent == "" {
 		s.Roster.nameDefaultAgent(reply.Agent)

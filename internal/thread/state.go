@@ -56,6 +56,12 @@ type State struct {
 	// are addressed, of those whose calls do not run on the thread's.
 	ModelQueues map[string]string `json:"modelQueues,omitempty"`
 
+	// Models are the last models of agents, by their names: for people who look at the thread's workflow.
+	Models map[string]string `json:"models,omitempty"`
+
+	// Ended are the last turns, the newest last: for them, too.
+	Ended []EndedTurn `json:"ended,omitempty"`
+
 	// Opened is the time at which the thread's first workflow run was started. Numbered counts the ids of each
 	// purpose that the thread has derived.
 	Opened   time.Time        `json:"opened,omitzero"`

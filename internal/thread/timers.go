@@ -9,31 +9,31 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// NextDue returns the next time at which the thread must act without an external event. ok is false
-// if there is none.
-func (s *State) NextDue() (at time.Time, ok bool) {
-	for _, h := range s.Inbox.Debounced {
-		if !ok || h.Until.Before(at) {
-			at, ok = h.Until, true
+// NextDue returns the next time at which the thread must act without an external event, and what is due then. ok is false if there is
+// none.
+func (s *State) NextDue() (at time.Time, what string, ok bool) {
+	sooner := func(t time.Time, due string) {
+		if !ok || t.Before(at) {
+			at, what, ok = t, due, true
 		}
+	}
+	for _, h := range s.Inbox.Debounced {
+		sooner(h.Until, "rule "+h.Rule+" holds events back")
 	}
 	for _, q := range s.Inbox.Queue {
-		if end, expires := q.expires(); expires && (!ok || end.Before(at)) {
-			at, ok = end, true
+		if end, expires := q.expires(); expires {
+			sooner(end, "a queued event expires")
 		}
 	}
-	if due, waits := s.Turns.dueCalls(); waits && (!ok || due.Before(at)) {
-		at, ok = due, true
+	if due, waits := s.Turns.dueCalls(); waits {
+		sooner(due, "a call that waits is reminded of, or expires")
 	}
 	for _, task := range s.Tasks.Running {
-		if s.Tasks.watched[task.ID] {
-			continue
-		}
-		if end := task.Deadline.Add(taskGrace); !ok || end.Before(at) {
-			at, ok = end, true
+		if !s.Tasks.watched[task.ID] {
+			sooner(task.Deadline.Add(taskGrace), "the deadline of a background task")
 		}
 	}
-	return at, ok
+	return at, what, ok
 }
 
 // Release queues the debounced events that are due, in order, and ends the queued events, calls and

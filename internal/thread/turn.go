@@ -22,6 +22,9 @@ type Turn struct {
 	Queued
 	StartedAt time.Time `json:"startedAt"`
 
+	// Before are the tokens that the thread had used when the turn began.
+	Before int `json:"before,omitempty"`
+
 	// Stage is the stage of the item, Outcome the decision of hooks on it.
 	Stage   ItemStage     `json:"stage,omitempty"`
 	Outcome event.Outcome `json:"outcome,omitempty"`

@@ -111,6 +111,7 @@ func (t *Turn) End(now time.Time) signals.TurnResult {
 		out.Status, out.Error, terminal = signals.TurnFailed, t.Error, true
 	}
 	t.endItem(now, out)
+	s.noteEnd(t, now, out.Status)
 	if !terminal && len(t.Runs) > 0 && s.Turns.rootOf(t.root()) == nil {
 		// A processor replaced an agent's message, and nothing follows.
 		t.record(now, recordid.Final(t.TurnID()), event.TypeFinal, event.Final{})

@@ -100,7 +100,7 @@ func (s *State) BeginNext(now time.Time) {
 
 // begin starts the turn of an item and records the item. Hooks decide on it before [Turn.Enter].
 func (s *State) begin(now time.Time, q Queued) *Turn {
-	t := &Turn{thread: s, Queued: q, StartedAt: now, Stage: ItemArrived}
+	t := &Turn{thread: s, Queued: q, StartedAt: now, Before: s.tokens(), Stage: ItemArrived}
 	t.OnBusy, t.OnWaiting, t.Stored = "", "", q.Stored || q.Item.Attempt > 0
 	s.Turns.Current = t
 	s.Titling.turnBegins()

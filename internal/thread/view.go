@@ -151,5 +151,6 @@ func (s *State) Details() string {
 	for _, f := range s.Inbox.Failed {
 		fmt.Fprintf(&b, "\n- failed: event %s: %s", f.Item.ID, f.Item.Error)
 	}
+	s.writeEnded(&b)
 	return b.String()
 }

@@ -230,7 +230,7 @@ func (h *hookVersions) requireReplays(t *testing.T, thread string) {
 		require.NoError(t, err)
 		for id, hist := range histories {
 			r := worker.NewWorkflowReplayer()
-			(&workflows.Workflows{Hooks: set}).Register(r)
+			(&workflows.Workflows{NameStep: workflows.Unregistered, Hooks: set}).Register(r)
 			require.NoError(t, r.ReplayWorkflowHistoryWithOptions(nil, hist, worker.ReplayWorkflowHistoryOptions{
 				OriginalExecution: workflow.Execution{ID: id, RunID: "replay"},
 			}), "%s with the hooks of %q", id, version)

@@ -28,7 +28,7 @@ func replay(t *testing.T, w *world, thread string) {
 	for name, r := range map[string]*redact.Redactor{"none": nil, "other": other} {
 		t.Run("replayed with "+name, func(t *testing.T) {
 			replayer := worker.NewWorkflowReplayer()
-			all := workflows.Workflows{Redact: r}
+			all := workflows.Workflows{NameStep: workflows.Unregistered, Redact: r}
 			all.Register(replayer)
 			require.NoError(t, replayer.ReplayWorkflowHistoryWithOptions(nil, &history, worker.ReplayWorkflowHistoryOptions{
 				OriginalExecution: workflow.Execution{ID: signals.WorkflowID(w.TaskQueue, thread), RunID: "replay"},

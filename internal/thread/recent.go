@@ -1,0 +1,56 @@
+package thread
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/threadmill/threadmill/signals"
+)
+
+// maxEndedTurns is the number of turns that the Web UI lists.
+const maxEndedTurns = 8
+
+// EndedTurn is what the Web UI says of a turn that has ended.
+type EndedTurn struct {
+	At     time.Time          `json:"at"` // when it began
+	By     string             `json:"by,omitempty"`
+	Type   string             `json:"type"`
+	Agents []string           `json:"agents,omitempty"`
+	Took   int64              `json:"took"` // milliseconds
+	Tokens int                `json:"tokens,omitempty"`
+	Status signals.TurnStatus `json:"status"`
+}
+
+// noteEnd notes the end of a turn for people who look at the thread's workflow.
+func (s *State) noteEnd(t *Turn, now time.Time, status signals.TurnStatus) {
+	e := EndedTurn{At: t.StartedAt, By: t.User, Type: t.Item.Type, Took: now.Sub(t.StartedAt).Milliseconds(), Tokens: s.tokens() - t.Before, Status: status}
+	for _, r := range t.Runs {
+		e.Agents = append(e.Agents, cmp.Or(r.Agent, s.Roster.Default, "default agent"))
+	}
+	s.Ended = keepLast(append(s.Ended, e), maxEndedTurns)
+}
+
+func (s *State) tokens() int { return s.Usage.InputTokens + s.Usage.OutputTokens }
+
+// writeEnded writes a table of the last turns, the newest first.
+func (s *State) writeEnded(b *strings.Builder) {
+	if len(s.Ended) == 0 {
+		return
+	}
+	b.WriteString("\n\n| turn | of | agents | took | tokens | result |\n|---|---|---|---|---|---|")
+	for i := len(s.Ended) - 1; i >= 0; i-- {
+		e := s.Ended[i]
+		took := time.Duration(e.Took) * time.Millisecond
+		if took > time.Minute {
+			took = took.Round(time.Second)
+		}
+		fmt.Fprintf(b, "\n| %s | %s | %s | %s | %d | %s |", e.At.UTC().Format("15:04:05Z"), cell(cmp.Or(e.By, e.Type)), cell(strings.Join(e.Agents, ", ")), took, e.Tokens, e.Status)
+	}
+}
+
+// cell returns a text that does not end the cell of a table.
+func cell(text string) string {
+	return strings.NewReplacer("|", "\\|", "\n", " ", "\r", " ").Replace(text)
+}
