@@ -140,7 +140,7 @@ func (k *Keeper) claim(ctx context.Context, take bool) error {
 // mayTake reports whether this program may take the queue from another one.
 func (k *Keeper) mayTake(ctx context.Context, found claimed, mine Owner, take bool) error {
 	if take {
-		k.Logger.Warn("this program takes the task queue from another one", "taskQueue", k.Queue, "from", found.Owner.String(), "by", mine.String())
+		k.Logger.Warn("this program takes the task queue from another one", "taskQueue", k.Queue, "from", found.String(), "by", mine.String())
 		return nil
 	}
 	others, err := k.others(ctx, mine)
@@ -272,5 +272,5 @@ func (k *Keeper) Check(ctx context.Context) (owner string, strangers []string, e
 		return "", nil, err
 	}
 	strangers, err = k.others(ctx, found.Owner)
-	return found.Owner.String(), strangers, err
+	return found.String(), strangers, err
 }

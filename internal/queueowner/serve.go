@@ -82,7 +82,7 @@ func (k *Keeper) runOnce(ctx context.Context, run func(ctx context.Context) erro
 			}
 			k.paused.Store(&found.Owner)
 			k.Logger.Error("another configuration serves the task queue: the workers of this process pause", "taskQueue", k.Queue,
-				"by", found.Owner.String(), "differs in", cmp.Or(differ(found.Guards[k.Build], mine.Guards[k.Build]), "program or store"))
+				"by", found.String(), "differs in", cmp.Or(differ(found.Guards[k.Build], mine.Guards[k.Build]), "program or store"))
 			stop()
 			return <-ended
 		}

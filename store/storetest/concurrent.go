@@ -142,6 +142,7 @@ func testID(t *testing.T, s, other store.Store) {
 		require.NotEmpty(t, id)
 		return id
 	}
-	require.Equal(t, id(s), id(s))
-	require.NotEqual(t, id(s), id(other))
+	first := id(s)
+	require.Equal(t, first, id(s))
+	require.NotEqual(t, first, id(other))
 }
