@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"maps"
 
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
@@ -21,9 +22,9 @@ func (c Config) ClientOptions(opts client.Options) client.Options {
 		opts.Interceptors = append(opts.Interceptors[:len(opts.Interceptors):len(opts.Interceptors)], &clientInterceptor{tracing: c.temporalTracing()})
 	}
 	if c.MeterProvider != nil {
-		opts.MetricsHandler = opentelemetry.NewMetricsHandler(opentelemetry.MetricsHandlerOptions{
+		opts.MetricsHandler = fewActivities{opentelemetry.NewMetricsHandler(opentelemetry.MetricsHandlerOptions{
 			Meter: c.MeterProvider.Meter(Scope), UseMonotonicCounters: true, OnError: func(error) {}, // an instrument that fails is missing
-		})
+		})}
 	}
 	return opts
 }
@@ -40,14 +41,28 @@ func (c Config) WorkerInterceptors() []interceptor.WorkerInterceptor {
 func (c Config) temporalTracing() interceptor.Interceptor {
 	// It fails only without a tracer.
 	options := tracing.TemporalOptions(c.TracerProvider.Tracer(Scope))
-	if !c.Content {
-		options.SpanStarter = func(ctx context.Context, t trace.Tracer, name string, opts ...trace.SpanStartOption) trace.Span {
-			_, span := t.Start(ctx, name, opts...)
-			return withoutTexts{span}
+	options.SpanStarter = func(ctx context.Context, t trace.Tracer, name string, opts ...trace.SpanStartOption) trace.Span {
+		_, span := t.Start(ctx, signals.ActivityOf(name), opts...) // the names of spans are few, and attributes say the rest
+		if c.Content {
+			return span
 		}
+		return withoutTexts{span}
 	}
 	i, _ := opentelemetry.NewTracingInterceptor(options)
 	return i
+}
+
+// fewActivities counts local activities by their activities: their types have the names of agents, models and tools.
+type fewActivities struct{ client.MetricsHandler }
+
+const tagActivityType = "activity_type"
+
+func (h fewActivities) WithTags(tags map[string]string) client.MetricsHandler {
+	if name, ok := tags[tagActivityType]; ok {
+		tags = maps.Clone(tags)
+		tags[tagActivityType] = signals.ActivityOf(name)
+	}
+	return fewActivities{h.MetricsHandler.WithTags(tags)}
 }
 
 // withoutTexts is a span without the texts of errors, which may quote what people wrote.
