@@ -161,6 +161,9 @@ func (p *passage) follow(ctx context.Context, id string) (d *description, blocki
 func (p *passage) allRest(ctx context.Context, children []*workflowpb.PendingChildExecutionInfo) (bool, error) {
 	for _, c := range children {
 		d, err := p.describe(ctx, c.GetWorkflowId())
+		if _, begins := errors.AsType[*serviceerror.NotFound](err); begins {
+			return false, nil
+		}
 		if err != nil || !open(d) || !resting(d) {
 			return false, err
 		}
