@@ -239,6 +239,11 @@ func TestServe(t *testing.T) {
 			after(time.Minute)
 			require.Len(t, strings.Fields(polling(all...)), 1)
 		},
+		"workers that end by themselves are not started again": func(t *testing.T, s *temporal) {
+			a, ran := s.process(t, "a", "p", "db", "", "x"), 0
+			require.NoError(t, a.Serve(t.Context(), func(context.Context) error { ran++; return nil }))
+			require.Equal(t, 1, ran)
+		},
 		"a queue that nobody has any more is had again": func(t *testing.T, s *temporal) {
 			a := s.process(t, "", "p", "db", "", "x").begin()
 			after(time.Minute)

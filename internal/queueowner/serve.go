@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Serve runs the workers of this process while its configuration is the one that serves the queue, until ctx ends. A later
+// Serve runs the workers of this process while its configuration is the one that serves the queue, until ctx or run ends. A later
 // configuration of the same program takes the queue over, and this one pauses: run is told to end, and starts again once the queue
 // is this one's again, or nobody serves it any more.
 func (k *Keeper) Serve(ctx context.Context, run func(ctx context.Context) error) error {
@@ -21,7 +21,7 @@ func (k *Keeper) Serve(ctx context.Context, run func(ctx context.Context) error)
 			}
 			return err
 		}
-		if err := k.runOnce(ctx, run); err != nil || ctx.Err() != nil {
+		if overtaken, err := k.runOnce(ctx, run); !overtaken || err != nil || ctx.Err() != nil {
 			k.release(ctx)
 			return err
 		}
@@ -45,8 +45,8 @@ func (k *Keeper) Problem(ctx context.Context) string {
 	return ""
 }
 
-// runOnce runs the workers until they end or another configuration serves the queue.
-func (k *Keeper) runOnce(ctx context.Context, run func(ctx context.Context) error) error {
+// runOnce runs the workers until they end, or until another configuration serves the queue.
+func (k *Keeper) runOnce(ctx context.Context, run func(ctx context.Context) error) (overtaken bool, err error) {
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)
@@ -57,7 +57,7 @@ func (k *Keeper) runOnce(ctx context.Context, run func(ctx context.Context) erro
 	for seen := 0; ; {
 		select {
 		case err := <-ended:
-			return err
+			return false, err
 		case <-tick.C:
 		}
 		mine, err := k.Mine(ctx)
@@ -84,7 +84,7 @@ func (k *Keeper) runOnce(ctx context.Context, run func(ctx context.Context) erro
 			k.Logger.Error("another configuration serves the task queue: the workers of this process pause", "taskQueue", k.Queue,
 				"by", found.String(), "differs in", cmp.Or(differ(found.Guards[k.Build], mine.Guards[k.Build]), "program or store"))
 			stop()
-			return <-ended
+			return true, <-ended
 		}
 		if err != nil && !errors.Is(err, errLost) && ctx.Err() == nil {
 			k.Logger.Warn("the owner of the task queue cannot be told from others; it is tried again", "taskQueue", k.Queue, "error", err)
