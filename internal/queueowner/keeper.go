@@ -61,6 +61,11 @@ const (
 // ErrForeign means that a task queue is another program's.
 var ErrForeign = errors.New("the task queue is another program's")
 
+type foreignError struct{ text string }
+
+func (e *foreignError) Error() string { return e.text }
+func (e *foreignError) Unwrap() error { return ErrForeign }
+
 // errLost means that another process has changed the owner meanwhile.
 var errLost = errors.New("the owner has changed")
 
@@ -155,9 +160,8 @@ func (k *Keeper) mayTake(ctx context.Context, found claimed, mine Owner, take bo
 		}
 		why = fmt.Sprintf(", which has %d open workflows there", open)
 	}
-	return fmt.Errorf("task queue %q is that of %s%s; this is %s, which would run them without their guards: name another task queue "+
-		"(Config.TaskQueue, --task-queue) or, if it replaces that program, start it once with Config.TakeTaskQueue (--take-task-queue): %w",
-		k.Queue, found.Owner, why, mine, ErrForeign)
+	return &foreignError{fmt.Sprintf("task queue %q is that of %s%s; this is %s, which has other hooks and approvals: name another task queue "+
+		"(Config.TaskQueue, --task-queue) or, if it replaces that program, start it once with Config.TakeTaskQueue (--take-task-queue)", k.Queue, found.Owner, why, mine)}
 }
 
 // replace ends what another owner has, unless it has changed since, and starts the next one.
