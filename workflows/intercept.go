@@ -71,7 +71,10 @@ func (t *conversation) specs(ctx workflow.Context) []hook.Spec {
 		}
 		return r
 	}
-	shown := workflow.MutableSideEffectOptions{Summary: brief("the registered hooks: " + cmp.Or(thread.Names(t.hooks.Specs()), "none"))}
+	if t.hooksShown == "" {
+		t.hooksShown = brief("the registered hooks: " + cmp.Or(thread.Names(t.hooks.Specs()), "none"))
+	}
+	shown := workflow.MutableSideEffectOptions{Summary: t.hooksShown}
 	var r registered
 	if err := workflow.MutableSideEffectWithOptions(ctx, "hooks", shown, read, sameHooks).Get(&r); err != nil {
 		panic(fmt.Sprintf("reading the hooks that history has: %v", err))

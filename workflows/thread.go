@@ -196,6 +196,7 @@ type conversation struct {
 
 	// hooks and ruleSet are those of the application.
 	hooks      *hook.Set
+	hooksShown string // the names of hooks, for the Web UI
 	ruleSet    *rule.Set
 	lastInline lastInline
 	redactor   redactor

@@ -62,6 +62,9 @@ type State struct {
 	// Ended are the last turns, the newest last: for them, too.
 	Ended []EndedTurn `json:"ended,omitempty"`
 
+	// endedTable is the table of Ended, until that changes.
+	endedTable string
+
 	// Opened is the time at which the thread's first workflow run was started. Numbered counts the ids of each
 	// purpose that the thread has derived.
 	Opened   time.Time        `json:"opened,omitzero"`

@@ -112,6 +112,7 @@ func (r *AgentRun) unsettled() []string {
 func (s *State) Details() string {
 	v := s.View()
 	var b strings.Builder
+	b.Grow(256 + len(s.endedTable))
 	fmt.Fprintf(&b, "**%s**", strings.ReplaceAll(string(v.Status), "_", " "))
 	if len(v.Agents) > 0 {
 		fmt.Fprintf(&b, " · agents: %s", strings.Join(v.Agents, ", "))
@@ -151,6 +152,6 @@ func (s *State) Details() string {
 	for _, f := range s.Inbox.Failed {
 		fmt.Fprintf(&b, "\n- failed: event %s: %s", f.Item.ID, f.Item.Error)
 	}
-	s.writeEnded(&b)
+	b.WriteString(s.tableOfEnded())
 	return b.String()
 }
