@@ -132,6 +132,7 @@ func entitiesCorrected(t *testing.T, w *harness.Harness) {
 		require.Contains(t, errs, "use the id")
 	})
 	t.Run("what is removed is found anew", func(t *testing.T) {
+		awaitEntities(w) // what was asked of Bob before is one of his mentions, too
 		require.Contains(t, starter(t, "entities", "remove", "Bob"), "Bob removed")
 		code, _, _ := starterAt(w.API.URL, w.TaskQueue, "entities", "show", "Bob")
 		require.NotZero(t, code)
