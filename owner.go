@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
@@ -32,14 +33,27 @@ func (r *Runtime) WorkerIdentity(ctx context.Context) (string, error) {
 // in the store.
 func (r *Runtime) keep(records store.Store, agents agent.Source) {
 	cfg := &r.cfg
-	id := ""
+	var mu sync.Mutex
+	known := ""
+	idOf := func(ctx context.Context) (string, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		identified, ok := records.(store.Identified)
+		if !ok || known != "" {
+			return known, nil
+		}
+		id, err := identified.ID(ctx)
+		known = id
+		return id, err
+	}
 	r.keeper = &queueowner.Keeper{
 		Client: cfg.Temporal, Namespace: cfg.TemporalNamespace, Queue: cfg.TaskQueue, Build: cfg.Deployment.Build, Take: cfg.TakeTaskQueue, Logger: cfg.Logger,
 		Mine: func(ctx context.Context) (queueowner.Owner, error) {
 			guards, err := r.guards(ctx, agents)
-			if identified, ok := records.(store.Identified); ok && err == nil && id == "" {
-				id, err = identified.ID(ctx)
+			if err != nil {
+				return queueowner.Owner{}, fmt.Errorf("threadmill: %w", err)
 			}
+			id, err := idOf(ctx)
 			if err != nil {
 				return queueowner.Owner{}, fmt.Errorf("threadmill: %w", err)
 			}
