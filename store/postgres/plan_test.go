@@ -32,7 +32,7 @@ func TestScrubbedTables(t *testing.T) {
 	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
 	others := []string{
-		"agent_versions", "api_keys", "compatibility", "documents", "erased_threads", "knowledge_indexes", "threadmill_migrations", "write_probe",
+		"agent_versions", "api_keys", "compatibility", "documents", "erased_threads", "identity", "knowledge_indexes", "threadmill_migrations", "write_probe",
 	}
 	require.ElementsMatch(t, tables, append(others, scrubbed...))
 }
