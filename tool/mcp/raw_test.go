@@ -94,7 +94,7 @@ func (r *raw) serve(in io.Reader) {
 		case msg.Method == "tools/call":
 			go r.call(r, rawCall{id, msg.Params.Name, string(msg.Params.Meta.Token), msg.Params.Arguments})
 			if r.once {
-				select {}
+				time.Sleep(time.Hour)
 			}
 		case msg.Method == "ping":
 			r.result(id, `{}`)
@@ -127,7 +127,7 @@ func rawServer(name string) *raw {
 		fmt.Fprintln(os.Stderr, "token:", os.Getenv("TOKEN"))
 		r.call = func(r *raw, c rawCall) { r.text(c.id, strings.Join(os.Environ(), "\n")) }
 	case "full":
-		r.call = func(r *raw, _ rawCall) { select {} }
+		r.call = func(r *raw, _ rawCall) { time.Sleep(time.Hour) } // the runtime ends a program in which all wait for ever
 		r.once = true
 	case "old":
 		r.deaf = true
