@@ -88,10 +88,9 @@ func (r *Runtime) guards(ctx context.Context, agents agent.Source) (queueowner.G
 		}
 	}
 	return queueowner.Guards{
-		"hooks":      queueowner.Digest(r.workflows.Hooks.Specs()),
-		"processors": queueowner.Digest(slices.Sorted(slices.Values(r.workflows.Hooks.Processors()))),
-		"rules":      queueowner.Digest(r.rules.Specs()),
-		"redaction":  queueowner.Digest([]any{patterns, redacts.Func != nil}),
-		"approvals":  queueowner.Digest([]any{cfg.ApprovalRules, groups, slices.Sorted(maps.Keys(asking)), policies}),
+		"hooks":     queueowner.Digest(r.workflows.Hooks.Specs()), // with the processors
+		"rules":     queueowner.Digest(r.rules.Specs()),
+		"redaction": queueowner.Digest([]any{patterns, redacts.Func != nil}),
+		"approvals": queueowner.Digest([]any{cfg.ApprovalRules, groups, slices.Sorted(maps.Keys(asking)), policies}),
 	}, nil
 }

@@ -315,7 +315,8 @@ func (r *Runtime) Publish(ctx context.Context, e event.EnvEvent) (threadclient.P
 }
 
 // RegisterRule adds a rule, which applies from the next event on: to those that this
-// process handles. The error says which field is wrong, or that the name is taken.
+// process handles. Register it in all processes with workers: those whose rules differ from the last one's pause, see [Runtime.Serve].
+// The error says which field is wrong, or that the name is taken.
 func (r *Runtime) RegisterRule(one rule.Rule) error {
 	if err := r.known.Rule(one).First(); err != nil {
 		return fmt.Errorf("threadmill: %w", err)

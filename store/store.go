@@ -106,7 +106,8 @@ type Store interface {
 	Close() error
 }
 
-// Identified is a store that tells itself from others. Both drivers are; a [Store] that is not counts as one that no other process uses.
+// Identified is a store that tells itself from others. Both drivers are. Stores that are not
+// count as one and the same.
 type Identified interface {
 	// ID returns the id of the database, which remains the same for its life. A copy has the same id.
 	ID(ctx context.Context) (string, error)

@@ -45,8 +45,8 @@ func running(t *testing.T, r *threadmill.Runtime) (stop func() error, ended <-ch
 	}, out
 }
 
-// TestTaskQueueIsOfOneProgram: beside a program whose hook sees each message, no other one polls: not one with another name, another
-// store, other guards, nor with all of these.
+// TestTaskQueueIsOfOneProgram: beside a program whose hook sees each message, nothing with another name or another store polls, with or
+// without the same hook.
 func TestTaskQueueIsOfOneProgram(t *testing.T) {
 	t.Parallel()
 	for name, configure := range map[string]func(*testing.T, *threadmill.Config){

@@ -6,7 +6,6 @@
 package queueowner
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -25,7 +24,7 @@ type Guards map[string]string
 
 // Owner is a program with its store and its guards.
 type Owner struct {
-	// Program is the path of its main package, and Store the id of its store.
+	// Program is the path of its main package, and Store the id of its store; "" is a store that has none.
 	Program string `json:"program"`
 	Store   string `json:"store"`
 
@@ -83,7 +82,10 @@ func differ(a, b Guards) string {
 }
 
 func (o Owner) String() string {
-	return fmt.Sprintf("program %s with store %.8s", o.Program, cmp.Or(o.Store, "in memory"))
+	if o.Store == "" {
+		return fmt.Sprintf("program %s with a store that has no id", o.Program)
+	}
+	return fmt.Sprintf("program %s with store %.8s", o.Program, o.Store)
 }
 
 // version is the last element of the path of a module from its second version on.
