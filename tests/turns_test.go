@@ -63,6 +63,7 @@ func TestReferenceTurn(t *testing.T) {
 	after := view.Until(t, check.IsFinal)
 	messages := w.Messages(id)
 	raw := check.Closed(t, w, id)
+	base := check.WatchAt(t, w, "/v1/threads/"+id+"/events?view=base", "")
 
 	t.Run("S1-22 the events come in the order of the reference", func(t *testing.T) {
 		require.Equal(t, []event.AgentEventType{
@@ -122,6 +123,14 @@ func TestReferenceTurn(t *testing.T) {
 		require.Contains(t, raw, `"toolName":"walk","toolArgs":"{}","messageId":"`+messages[1].ID+`","agent":"assistant","toolCallId":"`+call+`"}`)
 		require.Contains(t, raw, `"toolName":"walk","output":"arrived","messageId":"`+messages[1].ID+`","agent":"assistant","toolCallId":"`+call+`"}`)
 		require.Contains(t, raw, `{"type":"final","eventId":"`+messages[0].ID+`"`)
+	})
+	t.Run("S1-01 a view has the seven types alone", func(t *testing.T) {
+		types := []event.AgentEventType{}
+		for _, f := range base.Until(t, check.IsFinal) {
+			types = append(types, f.Event.Type)
+			require.Empty(t, f.Event.MessageID+f.Event.Agent+f.Event.EventID)
+		}
+		require.Equal(t, []event.AgentEventType{event.EventToolCall, event.EventToolResult, event.EventStream, event.EventFinal}, types)
 	})
 	t.Run("S1-02 S1-04 S1-06 pieces carry their message", func(t *testing.T) {
 		for _, f := range frames {

@@ -32,6 +32,12 @@ func (w *Projected[E]) Rest(at projection.Cursor) []projection.Item[E] {
 	w.T.Helper()
 	r := w.Open(projection.From{Cursor: at, Finite: true})
 	defer r.Close()
+	return w.ToEnd(r)
+}
+
+// ToEnd reads until io.EOF.
+func (w *Projected[E]) ToEnd(r *projection.Reader[E]) []projection.Item[E] {
+	w.T.Helper()
 	return toEnd(w.Thread, r)
 }
 

@@ -2,6 +2,8 @@ package projection
 
 import (
 	"context"
+	"errors"
+	"io"
 
 	"github.com/threadmill/threadmill/internal/feed"
 )
@@ -15,6 +17,9 @@ type Reader[E any] struct {
 	item  *feed.Item // read, not projected yet
 	queue []Item[E]  // the items from next on are ready for delivery
 	next  int
+
+	// over means that the thread was closed and that the view has no event for it.
+	over bool
 }
 
 // Start returns the reader's start: the cursor before its first item.
@@ -26,8 +31,8 @@ func (r *Reader[E]) Buffered() bool { return r.next < len(r.queue) }
 // Close releases the reader.
 func (r *Reader[E]) Close() { r.feed.Close() }
 
-// Next waits for the next event. Its errors are those of [feed.Reader.Next]. If the store fails, it
-// may be called again.
+// Next waits for the next event. Its errors are those of [feed.Reader.Next], and io.EOF after the last
+// event of a thread whose end has none in this view. If the store fails, it may be called again.
 func (r *Reader[E]) Next(ctx context.Context) (Item[E], error) {
 	for !r.Buffered() {
 		r.queue, r.next = r.queue[:0], 0
@@ -48,6 +53,9 @@ func (r *Reader[E]) Next(ctx context.Context) (Item[E], error) {
 func (r *Reader[E]) project(ctx context.Context) error {
 	if r.item == nil {
 		item, err := r.feed.Next(ctx)
+		if errors.Is(err, feed.ErrIdle) && r.over {
+			return io.EOF // the last events of a closing thread have arrived by then
+		}
 		if err != nil {
 			return err
 		}
@@ -57,7 +65,9 @@ func (r *Reader[E]) project(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	from := len(r.queue)
 	r.queue = appendEvents(&r.place, r.queue, *r.item, events)
+	r.over = r.over || r.item.Closes() && len(r.queue) == from
 	r.item = nil
 	return nil
 }

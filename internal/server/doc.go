@@ -15,6 +15,6 @@
 // The stream of an open thread does not end. The stream of a closed thread ends with its last event;
 // a client that reconnects then gets 204, which tells browsers to stop.
 //
-// With view=env, pages and streams contain environment events; with view=world, the events of a
-// world of agents.
+// With view=base, pages and streams contain the seven types of the base protocol alone; with
+// view=env, environment events; with view=world, the events of a world of agents.
 package server

@@ -27,7 +27,7 @@ type eventsInput struct {
 	LastID      string `query:"lastEventId" doc:"The same, for clients that cannot set headers"`
 	From        string `query:"from" enum:"start,now" doc:"Where a stream begins without Last-Event-ID. Default: start"`
 	Event       string `query:"event" maxLength:"200" doc:"For streams and pages without a cursor: begin with this message, record or posted event, which may still be in the queue"`
-	View        string `query:"view" enum:"agent,env,world" doc:"agent: agent events; env: environment events, published ones and all others in that form; world: the events of a world of agents. Default: agent"`
+	View        string `query:"view" enum:"agent,base,env,world" doc:"agent: agent events; base: those of the seven types of the base protocol, with their own fields only; env: environment events, published ones and all others in that form; world: the events of a world of agents. Default: agent"`
 	Cursor      string `query:"cursor" doc:"For pages: the next of the previous page, or the id of any event"`
 	Before      string `query:"before" doc:"For pages of agent events: the previous of the page that follows, or end for the newest events. Such a page ends before it, and its limit counts records, of which some have no event"`
 	Limit       int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"Of a page"`
@@ -49,7 +49,7 @@ type eventHandlers struct {
 func (h *eventHandlers) registerEvents() {
 	registry := h.api.OpenAPI().Components.Schemas
 	pages, ones := &huma.Schema{}, &huma.Schema{}
-	for _, name := range []string{"agent", "env", "world"} {
+	for _, name := range []string{"agent", "env", "world"} { // base has agent events
 		page, one := h.views[name].types()
 		pages.AnyOf = append(pages.AnyOf, registry.Schema(page, true, ""))
 		ones.AnyOf = append(ones.AnyOf, registry.Schema(one, true, ""))
@@ -59,7 +59,8 @@ func (h *eventHandlers) registerEvents() {
 		Summary: "Read a page of events, or watch",
 		Description: "With Accept: text/event-stream a stream of server-sent events: the data of each is one AgentEvent, its id is where " +
 			"Last-Event-ID resumes. A thread that is closed ends the stream; resuming at its end gives 204. Otherwise a page of what is stored. " +
-			"With view=env, either has environment events, with view=world those of a world of agents.",
+			"With view=base, either has the seven types of the base protocol alone, with view=env environment events, with view=world those of a " +
+			"world of agents.",
 		Errors: []int{400, 404, 503},
 		Responses: map[string]*huma.Response{
 			"200": {Description: "Events", Content: map[string]*huma.MediaType{

@@ -247,6 +247,10 @@ func TestEventPage(t *testing.T) {
 	require.Len(t, rest.body["events"], 2)
 	assert.Equal(t, object{"id": "3", "type": "final", "createdAt": "2023-11-14T22:13:20Z"}, rest.body["events"].([]any)[1])
 	assert.NotContains(t, rest.body, "next")
+	base := w.call("GET", "/v1/threads/t1/events?limit=2&view=base", nil)
+	assert.Equal(t, object{"id": "2.1", "type": "tool_call", "toolName": "", "toolArgs": ""}, base.body["events"].([]any)[0], "S1-03")
+	rest = w.call("GET", "/v1/threads/t1/events?view=base&cursor="+base.body["next"].(string), nil)
+	assert.Equal(t, []any{object{"id": "3", "type": "final"}}, rest.body["events"], "S1-07")
 	w.call("GET", "/v1/threads/nobody/events", nil).problem(t, 404)
 	assert.Equal(t, []string{"query.cursor"}, w.call("GET", "/v1/threads/t1/events?cursor=x", nil).problem(t, 400))
 }
@@ -293,9 +297,10 @@ func TestStreamEnds(t *testing.T) {
 	t.Run("when the thread is closed while it is watched", func(t *testing.T) {
 		w := newWorld(t, func(c *server.Config) { c.Heartbeat = 20 * time.Millisecond })
 		w.open("t1")
-		v := w.watch("t1", "", "")
+		v, base := w.watch("t1", "", ""), w.watch("t1", "?view=base", "")
 		w.append("t1", closedBatch())
 		assert.Len(t, v.rest(), 1)
+		assert.Empty(t, base.rest(), "it ends without an event")
 	})
 }
 

@@ -130,7 +130,7 @@ func TestSilentViewers(t *testing.T) {
 		conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
 		require.NoError(t, err)
 		defer conn.Close()
-		view := []string{"agent", "env", "world"}[i%3]
+		view := []string{"agent", "base", "env", "world"}[i%4]
 		_, err = fmt.Fprintf(conn, "GET /v1/threads/t1/events?view=%s HTTP/1.1\r\nHost: localhost\r\nAccept: text/event-stream\r\n\r\n", view)
 		require.NoError(t, err)
 	}

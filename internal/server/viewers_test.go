@@ -256,7 +256,7 @@ func TestStoreOutage(t *testing.T) {
 	w.open("t1")
 	w.put("t1", replied("m1", "before"))
 	streams := map[string]*bufio.Reader{}
-	for _, view := range []string{"agent", "env", "world"} {
+	for _, view := range []string{"agent", "base", "env", "world"} {
 		streams[view] = bufio.NewReader(w.viewer("/v1/threads/t1/events?view=" + view).Body)
 		await(t, streams[view], "before")
 	}

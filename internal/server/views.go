@@ -7,6 +7,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/projection"
+	"github.com/threadmill/threadmill/internal/projection/baseview"
 	"github.com/threadmill/threadmill/internal/projection/envview"
 	"github.com/threadmill/threadmill/internal/projection/worldview"
 	"github.com/threadmill/threadmill/store"
@@ -37,6 +38,7 @@ func newViews(events *feed.Feed, records store.Store) map[string]view {
 		"agent": agentView{events},
 		"env":   derivedView[event.EnvEvent]{envview.New(events, records)},
 		"world": derivedView[event.WorldEvent]{worldview.New(events, records)},
+		"base":  baseView{derivedView[event.AgentEvent]{baseview.New(events, records)}},
 	}
 }
 
@@ -135,10 +137,16 @@ func (s agentSource) begun() place { return s.Start() }
 type derivedView[E any] struct{ events projection.Projection[E] }
 
 func (v derivedView[E]) page(ctx context.Context, key store.Key, at projection.Cursor, limit int) (any, error) {
+	return pageOf(ctx, v, key, at, limit, func(e E, _ string) E { return e })
+}
+
+// pageOf returns a page of events in the form that they have on it.
+func pageOf[E, P any](ctx context.Context, v derivedView[E], key store.Key, at projection.Cursor, limit int, form func(e E, id string) P) (page[P], error) {
 	items, next, err := v.events.Page(ctx, key, at, limit)
-	out := page[E]{Events: []E{}}
+	out := page[P]{Events: []P{}}
 	for _, item := range items {
-		out.add(item.Event, item.Cursor.String())
+		id := item.Cursor.String()
+		out.add(form(item.Event, id), id)
 	}
 	if next != nil {
 		out.Next = next.String()
@@ -159,6 +167,17 @@ func (derivedView[E]) cursor(id string) (projection.Cursor, error) { return proj
 
 func (derivedView[E]) types() (pages, one reflect.Type) {
 	return reflect.TypeFor[page[E]](), reflect.TypeFor[E]()
+}
+
+// baseView is the view of agent events of the base protocol. On a page they have their places, like all agent events.
+type baseView struct {
+	derivedView[event.AgentEvent]
+}
+
+func (v baseView) page(ctx context.Context, key store.Key, at projection.Cursor, limit int) (any, error) {
+	return pageOf(ctx, v.derivedView, key, at, limit, func(e event.AgentEvent, id string) event.PagedEvent {
+		return event.PagedEvent{ID: id, AgentEvent: e}
+	})
 }
 
 type derivedSource[E any] struct{ *projection.Reader[E] }

@@ -2,6 +2,7 @@ package faults
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -131,6 +132,7 @@ func (c *cut) settle() {
 	c.AwaitTurns(c.thread, c.turns)
 	said := c.Messages(c.thread)
 	last := said[len(said)-1]
+	defer c.explain()
 	require.Equal(c.t, event.CreatedByAgent, last.SenderType)
 	if !c.approves {
 		require.Equal(c.t, c.name, last.Content)
@@ -146,6 +148,19 @@ func (c *cut) settle() {
 		require.LessOrEqual(c.t, ran, 1)
 	} else {
 		require.Equal(c.t, 1, ran, "%s: %s", c.name, last.Content)
+	}
+}
+
+// explain logs the newest events of the thread if the test has failed.
+func (c *cut) explain() {
+	if !c.t.Failed() {
+		return
+	}
+	c.t.Logf("thread %s, turn %d, call %q, told %t", c.thread, c.turns, c.call, c.kept)
+	var page struct{ Events []json.RawMessage }
+	c.Try(context.Background(), http.MethodGet, "/v1/threads/"+c.thread+"/events?before=end&limit=60", nil, &page)
+	for _, e := range page.Events {
+		c.t.Logf("%s", e)
 	}
 }
 
