@@ -71,6 +71,7 @@ type server struct {
 
 	telemetry telemetry.Config
 	temporal  *embedded.Server
+	journal   *recovery.Journal
 	client    client.Client
 	store     store.Store
 
@@ -102,7 +103,7 @@ func (s *server) start(ctx context.Context) error {
 	s.listener = listener
 	s.onStop(func() { _ = listener.Close() })
 	for _, part := range []func(context.Context) error{
-		s.openFolder, s.load, s.startTelemetry, s.openStore, s.openAuthenticator, s.startTemporal, s.openStream, s.newRuntime,
+		s.openFolder, s.load, s.startTelemetry, s.openStore, s.openAuthenticator, s.startTemporal, s.openStream, s.newRuntime, s.recover,
 	} {
 		if err := part(ctx); err != nil {
 			return err
@@ -162,14 +163,13 @@ func (s *server) startTemporal(ctx context.Context) error {
 		return s.explain(err)
 	}
 	s.onStop(s.temporal.Stop)
-	var journal *recovery.Journal
 	if !s.memory {
-		if journal, err = recovery.Open(filepath.Join(s.data, recoveryFolder), s.log); err != nil {
+		if s.journal, err = recovery.Open(filepath.Join(s.data, recoveryFolder), s.log); err != nil {
 			return fmt.Errorf("--data %s: %w", s.data, err)
 		}
-		s.onStop(func() { s.closed("journal", journal.Close()) })
+		s.onStop(func() { s.closed("journal", s.journal.Close()) })
 	}
-	s.client, err = client.DialContext(ctx, journal.ClientOptions(s.telemetry.ClientOptions(client.Options{
+	s.client, err = client.DialContext(ctx, s.journal.ClientOptions(s.telemetry.ClientOptions(client.Options{
 		HostPort: s.temporal.Addr(), Namespace: s.temporal.Namespace(), Logger: program.TemporalLogger(s.log),
 		// On a busy machine, the new server may be slow.
 		ConnectionOptions: client.ConnectionOptions{GetSystemInfoTimeout: readyWithin, GrpcCompression: &client.GrpcCompressionNone{}},
@@ -178,7 +178,6 @@ func (s *server) startTemporal(ctx context.Context) error {
 		return fmt.Errorf("connecting to Temporal at %s: %w", s.temporal.Addr(), err)
 	}
 	s.onStop(s.client.Close)
-	s.onStop(journal.Watch(s.client.WorkflowService()))
 	return nil
 }
 
@@ -248,6 +247,19 @@ func (s *server) newRuntime(context.Context) (err error) {
 	cfg.Authenticator = s.authenticator
 	s.runtime, err = threadmill.New(cfg)
 	return err
+}
+
+// recover continues what a process before this one left. Neither Temporal nor SQLite waits for the disk at each commit: a killed process loses
+// nothing by that, a machine without power does.
+func (s *server) recover(ctx context.Context) error {
+	if s.journal.Crashed() {
+		s.log.Warn("the system stopped while the devserver ran: comparing the store with Temporal")
+		if _, err := s.runtime.Repair(ctx); err != nil {
+			return fmt.Errorf("--data %s: comparing the store with Temporal after a crash of the system: %w", s.data, err)
+		}
+	}
+	s.onStop(s.journal.Watch(s.client.WorkflowService()))
+	return nil
 }
 
 // serve starts the worker and the API. The API stops first.

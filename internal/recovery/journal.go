@@ -52,7 +52,9 @@ type Journal struct {
 	// failed means that the last write failed.
 	failed bool
 
-	// complained has the paths of logged errors. Only the watching goroutine uses it.
+	crashed bool
+
+	// complained has the paths of logged errors. Only Open and then the watching goroutine use it.
 	complained map[string]bool
 }
 
@@ -69,6 +71,7 @@ func Open(folder string, log *slog.Logger) (*Journal, error) {
 	if err := os.MkdirAll(folder, 0o700); err != nil { //nolint:gosec // an operator names the folder
 		return nil, fmt.Errorf("a folder for running tasks: %w", err)
 	}
+	j.crashed = j.findCrash()
 	j.path = filepath.Join(folder, rand.Text()+suffix)
 	// Before it is locked, others would take it for that of a dead process.
 	draft := j.path + ".new"
@@ -81,6 +84,39 @@ func Open(folder string, log *slog.Logger) (*Journal, error) {
 	}
 	j.file = file
 	return j, nil
+}
+
+// Crashed reports whether the whole system stopped, as without power, while another process of the folder ran, and no [Journal.Watch]
+// has cleared its journal since. Then databases that do not wait for the disk at each commit have lost their last ones, each its own. It is known on Linux only.
+func (j *Journal) Crashed() bool { return j != nil && j.crashed }
+
+func (j *Journal) findCrash() bool {
+	for _, path := range j.others() {
+		file, err := filelock.Open(path, 0)
+		if err != nil {
+			continue // held: its process lives
+		}
+		h, _, err := read(file)
+		_ = file.Close()
+		if err == nil && h.Boot != j.head.Boot {
+			return true
+		}
+	}
+	return false
+}
+
+// others returns the journals of other processes.
+func (j *Journal) others() (paths []string) {
+	entries, err := os.ReadDir(j.folder)
+	if err != nil {
+		j.complain(j.folder, err)
+	}
+	for _, e := range entries {
+		if path := filepath.Join(j.folder, e.Name()); path != j.path && strings.HasSuffix(path, suffix) {
+			paths = append(paths, path)
+		}
+	}
+	return paths
 }
 
 // isAt reports whether an open file is still at a path.

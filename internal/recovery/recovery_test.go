@@ -278,13 +278,22 @@ func TestLook(t *testing.T) {
 		require.Empty(t, service.received())
 		require.FileExists(t, live.path)
 	})
-	t.Run("those of another system are not", func(t *testing.T) {
+	t.Run("those of another system are not, and tell of its end", func(t *testing.T) {
 		folder, service := t.TempDir(), &fakeService{}
-		d, j := dead(t, folder), open(t, folder, io.Discard)
-		j.head.Boot = "another"
+		d := dead(t, folder)
+		require.False(t, open(t, folder, io.Discard).Crashed(), "only a process was killed")
+		if d.head.Boot == "" {
+			t.Skip("this system does not tell its boots apart")
+		}
+		raw, err := os.ReadFile(d.path)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(d.path, bytes.Replace(raw, []byte(d.head.Boot), bytes.Repeat([]byte("0"), len(d.head.Boot)), 1), 0o600))
+		j := open(t, folder, io.Discard)
+		require.True(t, j.Crashed())
 		j.look(t.Context(), service)
 		require.Empty(t, service.received())
 		require.NoFileExists(t, d.path)
+		require.False(t, open(t, folder, io.Discard).Crashed())
 	})
 	t.Run("while Temporal is away, they remain", func(t *testing.T) {
 		folder, log, service := t.TempDir(), &bytes.Buffer{}, &fakeService{errors: map[string]error{"n workflow task w1": serviceerror.NewUnavailable("away")}}

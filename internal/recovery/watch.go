@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -56,15 +55,7 @@ func (j *Journal) Watch(service workflowservice.WorkflowServiceClient) (stop fun
 
 // look frees the tasks of the processes that are dead now.
 func (j *Journal) look(ctx context.Context, service workflowservice.WorkflowServiceClient) {
-	entries, err := os.ReadDir(j.folder)
-	if err != nil {
-		j.complain(j.folder, err)
-	}
-	for _, e := range entries {
-		path := filepath.Join(j.folder, e.Name())
-		if path == j.path || !strings.HasSuffix(path, suffix) {
-			continue
-		}
+	for _, path := range j.others() {
 		if err := j.recover(ctx, path, service); err != nil && ctx.Err() == nil {
 			j.complain(path, err)
 		}

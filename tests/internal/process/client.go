@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"net/url"
 
 	"github.com/stretchr/testify/require"
 
@@ -83,12 +84,21 @@ func (d *Devserver) Messages(thread string) []event.Message {
 
 // Events returns a thread's stored events, as viewers see them; none while the server does not
 // respond.
-func (d *Devserver) Events(thread string) []event.AgentEvent {
-	var out struct{ Events []event.AgentEvent }
-	if d.Try(d.t.Context(), http.MethodGet, "/v1/threads/"+thread+"/events?limit=1000", nil, &out) != http.StatusOK {
-		return nil
+func (d *Devserver) Events(thread string) (events []event.AgentEvent) {
+	for path := "/v1/threads/" + thread + "/events?limit=1000"; ; {
+		var page struct {
+			Events []event.AgentEvent
+			Next   string
+		}
+		if d.Try(d.t.Context(), http.MethodGet, path, nil, &page) != http.StatusOK {
+			return nil
+		}
+		events = append(events, page.Events...)
+		if page.Next == "" {
+			return events
+		}
+		path = "/v1/threads/" + thread + "/events?limit=1000&cursor=" + url.QueryEscape(page.Next)
 	}
-	return out.Events
 }
 
 // AwaitTurns waits until n turns of a thread have ended.
