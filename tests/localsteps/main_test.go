@@ -14,7 +14,7 @@ import (
 
 // TestMain turns the test binary into a worker, for tests that kill it.
 func TestMain(m *testing.M) {
-	killing.Main(m, map[string]killing.Kind{"telling": telling, "asking": asking, "nats": onNATS})
+	killing.Main(m, map[string]killing.Kind{"telling": telling, "asking": asking, "answering": answering, "nats": onNATS})
 }
 
 func has(events []*history.HistoryEvent, kind enumspb.EventType) bool {
