@@ -53,7 +53,7 @@ func TestTinyRun(t *testing.T) {
 	var out, progress strings.Builder
 	err := run(t.Context(), []string{
 		"-memory", "-shapes", "approval", "-ways", "signal,go,http", "-threads", "2", "-turns", "2", "-rounds", "1",
-		"-pairs", "1", "-old", "20", "-tokens", "2", "-token-threads", "2", "-json", file,
+		"-pairs", "1", "-old", "20", "-tokens", "2", "-token-threads", "2", "-answers", "1", "-json", file,
 		"-burst-rate", "20", "-burst-seconds", "1", "-burst-connections", "4", "-burst-threads", "1",
 	}, &out, &progress)
 	require.NoError(t, err, progress.String())
@@ -112,6 +112,12 @@ func TestTinyRun(t *testing.T) {
 			require.GreaterOrEqual(t, row.Turns, row.Busy, "each busy thread ends a turn")
 		}
 		require.Contains(t, out.String(), fmt.Sprintf("\n| %s | %d | %d | 2 |", row.Stream, row.Busy, row.Turns))
+	}
+	require.Len(t, r.Answers, 2*len(doors))
+	for _, row := range r.Answers {
+		require.Equal(t, 1, row.Time.Count)
+		require.Positive(t, row.Time.Median)
+		require.Contains(t, out.String(), fmt.Sprintf("\n| %s | %s | 1 |", row.Door, row.Steps))
 	}
 	require.Equal(t, 20, r.Burst.Events)
 	require.Equal(t, 1, r.Burst.Ratio.Count)

@@ -98,6 +98,8 @@ func (m *meter) measure(ctx context.Context) (*report, error) {
 			r.Telemetry, err = m.telemetry(ctx)
 		case partToken:
 			r.FirstToken, err = m.firstToken(ctx)
+		case partAnswers:
+			r.Answers, err = m.answers(ctx)
 		case partBurst:
 			r.Burst, err = m.burst(ctx)
 		case partQuality:

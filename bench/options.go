@@ -20,11 +20,12 @@ const (
 	partPassages   = "passages"
 	partTelemetry  = "telemetry"
 	partCost       = "cost"
+	partAnswers    = "answers"
 )
 
 // The parts of a run without -parts.
 var (
-	runtimeParts   = []string{partThroughput, partCost, partAging, partToken, partBurst, partTelemetry}
+	runtimeParts   = []string{partThroughput, partCost, partAging, partToken, partAnswers, partBurst, partTelemetry}
 	knowledgeParts = []string{partQuality, partSearch, partPassages}
 )
 
@@ -81,6 +82,9 @@ type Options struct {
 	// TokenThreads others are busy.
 	Tokens       int `json:"tokens"`
 	TokenThreads int `json:"tokenThreads"`
+
+	// Answers is the number of answers that are timed at each door.
+	Answers int `json:"answers"`
 
 	Burst BurstOptions `json:"burst"`
 
@@ -150,6 +154,7 @@ func parse(args []string, usage io.Writer) (Options, error) {
 	f.IntVar(&o.Old, "old", 190, "the turn of an old thread that is compared with turn 10, at least 20")
 	f.IntVar(&o.Tokens, "tokens", 500, "how many first tokens to time, each time")
 	f.IntVar(&o.TokenThreads, "token-threads", 50, "how many other threads are busy while first tokens are timed again")
+	f.IntVar(&o.Answers, "answers", 40, "how many answers to time, of each kind")
 	f.IntVar(&o.Burst.Rate, "burst-rate", 1000, "how many events a second a burst has, all for one thread")
 	f.IntVar(&o.Burst.Seconds, "burst-seconds", 10, "how long a burst takes")
 	f.IntVar(&o.Burst.Connections, "burst-connections", 200, "from how many connections a burst comes")
@@ -231,6 +236,7 @@ func (o *Options) check() error {
 		{"-old", o.Old, 20},
 		{"-tokens", o.Tokens, 1},
 		{"-token-threads", o.TokenThreads, 1},
+		{"-answers", o.Answers, 1},
 		{"-burst-rate", o.Burst.Rate, 1},
 		{"-burst-seconds", o.Burst.Seconds, 1},
 		{"-burst-connections", o.Burst.Connections, 1},

@@ -18,6 +18,7 @@ const (
 	targetTokenIdle  = time.Millisecond
 	targetTokenNATS  = 5 * time.Millisecond
 	targetBurst      = 2.0
+	targetAnswer     = 50 * time.Millisecond
 )
 
 // summary describes a number of values.
@@ -68,6 +69,7 @@ type report struct {
 	Cost       []costRow       `json:"cost,omitempty"`
 	Aging      []agingRow      `json:"aging,omitempty"`
 	FirstToken []tokenRow      `json:"firstToken,omitempty"`
+	Answers    []answerRow     `json:"answers,omitempty"`
 	Burst      *burstRow       `json:"burst,omitempty"`
 	Telemetry  []telemetryRow  `json:"telemetry,omitempty"`
 
@@ -214,6 +216,7 @@ func (r *report) markdown(w io.Writer) error {
 		}
 	}
 	r.tokenTable(&b)
+	r.answersTable(&b)
 	r.costTable(&b)
 	r.burstTable(&b)
 	r.telemetryTable(&b)
