@@ -158,7 +158,7 @@ func (c *cut) explain() {
 	}
 	c.t.Logf("thread %s, turn %d, call %q, told %t", c.thread, c.turns, c.call, c.kept)
 	var page struct{ Events []json.RawMessage }
-	c.Try(context.Background(), http.MethodGet, "/v1/threads/"+c.thread+"/events?before=end&limit=60", nil, &page)
+	c.Try(context.Background(), http.MethodGet, "/v1/threads/"+c.thread+"/events?before=end&limit=20", nil, &page)
 	for _, e := range page.Events {
 		c.t.Logf("%s", e)
 	}

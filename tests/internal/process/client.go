@@ -75,29 +75,39 @@ func (d *Devserver) AwaitApproval(thread string) event.ApprovalRequest {
 
 // Messages returns a thread's messages; none while the server does not respond.
 func (d *Devserver) Messages(thread string) []event.Message {
-	var out struct{ Messages []event.Message }
-	if d.Try(d.t.Context(), http.MethodGet, "/v1/threads/"+thread+"/messages?limit=200", nil, &out) != http.StatusOK {
-		return nil
-	}
-	return out.Messages
+	return pages(d, "/v1/threads/"+thread+"/messages?limit=200", func(p struct {
+		Messages []event.Message
+		Next     string
+	},
+	) ([]event.Message, string) {
+		return p.Messages, p.Next
+	})
 }
 
 // Events returns a thread's stored events, as viewers see them; none while the server does not
 // respond.
-func (d *Devserver) Events(thread string) (events []event.AgentEvent) {
-	for path := "/v1/threads/" + thread + "/events?limit=1000"; ; {
-		var page struct {
-			Events []event.AgentEvent
-			Next   string
-		}
-		if d.Try(d.t.Context(), http.MethodGet, path, nil, &page) != http.StatusOK {
+func (d *Devserver) Events(thread string) []event.AgentEvent {
+	return pages(d, "/v1/threads/"+thread+"/events?limit=1000", func(p struct {
+		Events []event.AgentEvent
+		Next   string
+	},
+	) ([]event.AgentEvent, string) {
+		return p.Events, p.Next
+	})
+}
+
+// pages reads all pages of a list; none while the server does not respond.
+func pages[P, T any](d *Devserver, path string, of func(P) (some []T, next string)) (all []T) {
+	for cursor := ""; ; {
+		var page P
+		if d.Try(d.t.Context(), http.MethodGet, path+cursor, nil, &page) != http.StatusOK {
 			return nil
 		}
-		events = append(events, page.Events...)
-		if page.Next == "" {
-			return events
+		some, next := of(page)
+		if all = append(all, some...); next == "" {
+			return all
 		}
-		path = "/v1/threads/" + thread + "/events?limit=1000&cursor=" + url.QueryEscape(page.Next)
+		cursor = "&cursor=" + url.QueryEscape(next)
 	}
 }
 
