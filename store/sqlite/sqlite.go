@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"crypto/rand"
 	"database/sql"
 	"embed"
 	"errors"
@@ -115,12 +114,9 @@ func open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	if cfg.inMemory() {
 		err = s.openMemory(ctx)
 	} else {
-		err = s.openFile(cfg)
+		err = s.openFile(ctx, cfg)
 	}
 	if err != nil {
-		return nil, err
-	}
-	if err := migrate(ctx, s.writer, cfg.Logger); err != nil {
 		return nil, err
 	}
 	if err := s.write.prepare(ctx, s.writer); err != nil {
@@ -148,23 +144,7 @@ func open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	return s, nil
 }
 
-func (s *Store) openMemory(ctx context.Context) error {
-	dsn := "file:/threadmill-" + rand.Text() + "?vfs=memdb&_txlock=immediate"
-	var err error
-	if s.anchor, err = pool(dsn, 1); err != nil {
-		return err
-	}
-	if err := s.anchor.PingContext(ctx); err != nil {
-		return err
-	}
-	if s.writer, err = pool(dsn, 1); err != nil {
-		return err
-	}
-	s.reader = s.writer
-	return nil
-}
-
-func (s *Store) openFile(cfg Config) error {
+func (s *Store) openFile(ctx context.Context, cfg Config) error {
 	path, err := create(cfg.Path)
 	if err != nil {
 		return err
@@ -176,8 +156,10 @@ func (s *Store) openFile(cfg Config) error {
 	if s.writer, err = pool(dsn+"&_txlock=immediate", 1); err != nil {
 		return err
 	}
-	s.reader, err = pool(dsn+"&_query_only=1", cfg.Readers)
-	return err
+	if s.reader, err = pool(dsn+"&_query_only=1", cfg.Readers); err != nil {
+		return err
+	}
+	return migrate(ctx, s.writer, cfg.Logger)
 }
 
 // create creates the file and its folder if necessary, and returns its absolute path as a URL.

@@ -1,0 +1,79 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+
+	"modernc.org/sqlite"
+)
+
+// memoryDSN is that of the databases in memory with this name, which exist while they have a connection.
+func memoryDSN(name string) string {
+	return "file:/threadmill-" + name + "?vfs=memdb&_txlock=immediate"
+}
+
+// openMemory opens a new database in memory: a copy of one that was migrated once, which takes a tenth of the migrations' time.
+func (s *Store) openMemory(ctx context.Context) error {
+	from, err := migrated()
+	if err != nil {
+		return err
+	}
+	dsn := memoryDSN(rand.Text())
+	if s.anchor, err = pool(dsn, 1); err != nil {
+		return err
+	}
+	if err := copyFrom(ctx, s.anchor, from); err != nil {
+		return err
+	}
+	if s.writer, err = pool(dsn, 1); err != nil {
+		return err
+	}
+	s.reader = s.writer
+	return nil
+}
+
+// migrated returns the DSN of a database in memory that has all tables, and stays as long as the process.
+var migrated = sync.OnceValues(func() (string, error) {
+	dsn := memoryDSN(rand.Text())
+	anchor, err := pool(dsn, 1)
+	if err != nil {
+		return "", err
+	}
+	if err := migrate(context.Background(), anchor, slog.New(slog.DiscardHandler)); err != nil {
+		return "", errors.Join(err, anchor.Close())
+	}
+	return dsn, nil
+})
+
+// copyFrom copies a migrated database, and gives the copy an id of its own.
+func copyFrom(ctx context.Context, db *sql.DB, dsn string) error {
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	err = conn.Raw(func(raw any) error {
+		restorer, ok := raw.(interface {
+			NewRestore(dsn string) (*sqlite.Backup, error)
+		})
+		if !ok {
+			return fmt.Errorf("the driver's connection is a %T, which copies no database", raw)
+		}
+		restore, err := restorer.NewRestore(dsn)
+		if err != nil {
+			return err
+		}
+		_, err = restore.Step(-1) // all pages
+		return errors.Join(err, restore.Finish())
+	})
+	if err != nil {
+		return fmt.Errorf("copying the tables: %w", err)
+	}
+	_, err = conn.ExecContext(ctx, `UPDATE identity SET id = lower(hex(randomblob(16)))`)
+	return err
+}
