@@ -127,8 +127,7 @@ func key(thread string) store.Key {
 // one result for each tool call.
 func requireWhole(t *testing.T, db store.Store, thread string) {
 	t.Helper()
-	records, err := db.Records(t.Context(), key(thread), store.Query{})
-	require.NoError(t, err)
+	records := check.AllRecordsIn(t.Context(), t, db, key(thread))
 	ids, calls, replies := map[string]bool{}, 0, 0
 	asked, answered := []string{}, []string{}
 	for i, r := range records {

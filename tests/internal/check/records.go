@@ -171,11 +171,17 @@ func Only[T any](t *testing.T, list []T) T {
 }
 
 // AllRecords returns a thread's records, however many.
-func AllRecords(w *harness.Harness, thread string) (out []event.Record) {
+func AllRecords(w *harness.Harness, thread string) []event.Record {
 	w.T.Helper()
+	return AllRecordsIn(w.Ctx(), w.T, w.Store, w.Key(thread))
+}
+
+// AllRecordsIn are the records of a thread in a store.
+func AllRecordsIn(ctx context.Context, t testing.TB, s store.Store, key store.Key) (out []event.Record) {
+	t.Helper()
 	for after := int64(0); ; after = out[len(out)-1].Seq {
-		page, err := w.Store.Records(w.Ctx(), w.Key(thread), store.Query{After: after, Limit: store.MaxLimit})
-		require.NoError(w.T, err)
+		page, err := s.Records(ctx, key, store.Query{After: after, Limit: store.MaxLimit})
+		require.NoError(t, err)
 		out = append(out, page...)
 		if len(page) < store.MaxLimit {
 			return out
