@@ -52,6 +52,7 @@ type Journal struct {
 	// failed means that the last write failed.
 	failed bool
 
+	// crashed is what [Journal.Crashed] reports.
 	crashed bool
 
 	// complained has the paths of logged errors. Only Open and then the watching goroutine use it.
@@ -86,8 +87,9 @@ func Open(folder string, log *slog.Logger) (*Journal, error) {
 	return j, nil
 }
 
-// Crashed reports whether the whole system stopped, as without power, while another process of the folder ran, and no [Journal.Watch]
-// has cleared its journal since. Then databases that do not wait for the disk at each commit have lost their last ones, each its own. It is known on Linux only.
+// Crashed reports whether the system stopped without notice while another process of the folder ran, whose journal no
+// [Journal.Watch] has removed yet. Then a database that does not wait for the disk at each commit may have lost the last ones. It is known
+// on Linux only.
 func (j *Journal) Crashed() bool { return j != nil && j.crashed }
 
 func (j *Journal) findCrash() bool {

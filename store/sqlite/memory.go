@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -27,7 +28,7 @@ func (s *Store) openMemory(ctx context.Context) error {
 	if s.anchor, err = pool(dsn, 1); err != nil {
 		return err
 	}
-	if err := copyFrom(ctx, s.anchor, from); err != nil {
+	if err := copyFrom(ctx, s.anchor, from.dsn); err != nil {
 		return err
 	}
 	if s.writer, err = pool(dsn, 1); err != nil {
@@ -37,17 +38,22 @@ func (s *Store) openMemory(ctx context.Context) error {
 	return nil
 }
 
-// migrated returns the DSN of a database in memory that has all tables, and stays as long as the process.
-var migrated = sync.OnceValues(func() (string, error) {
-	dsn := memoryDSN(rand.Text())
-	anchor, err := pool(dsn, 1)
+// template is a database in memory that has all tables, and exists as long as its connection.
+type template struct {
+	dsn    string
+	anchor driver.Conn // a pool would have a goroutine
+}
+
+var migrated = sync.OnceValues(func() (t template, err error) {
+	t.dsn = memoryDSN(rand.Text())
+	if t.anchor, err = (&sqlite.Driver{}).Open(t.dsn); err != nil {
+		return t, err
+	}
+	db, err := pool(t.dsn, 1)
 	if err != nil {
-		return "", err
+		return t, err
 	}
-	if err := migrate(context.Background(), anchor, slog.New(slog.DiscardHandler)); err != nil {
-		return "", errors.Join(err, anchor.Close())
-	}
-	return dsn, nil
+	return t, errors.Join(migrate(context.Background(), db, slog.New(slog.DiscardHandler)), db.Close())
 })
 
 // copyFrom copies a migrated database, and gives the copy an id of its own.
