@@ -3,6 +3,7 @@ package redact
 import (
 	"regexp"
 	"strings"
+	"sync"
 )
 
 // Cards matches the numbers of payment cards: 13 to 19 digits with the prefix of a card network and a valid check digit. Single spaces
@@ -40,26 +41,31 @@ var keys = union{
 	hinted("tm", begins+`tm[kt]_[A-Za-z0-9_.-]{16,}`),
 }
 
-// withHint is an expression whose matches contain a text. It saves most texts a slow search.
+// withHint is an expression whose matches contain a text. It saves most texts a slow search. It is compiled when it is first
+// used: compiling all of them took a third of the start of a program.
 type withHint struct {
-	hint string
-	matcher
+	hint     string
+	compiled func() matcher
 }
 
 func hinted(hint, text string) matcher {
-	m, err := compile(text)
-	if err != nil {
-		panic(err)
-	}
-	return withHint{hint, m}
+	return &withHint{hint, sync.OnceValue(func() matcher {
+		m, err := compile(text)
+		if err != nil {
+			panic(err)
+		}
+		return m
+	})}
 }
 
-func (h withHint) find(text string, from int) [][]int {
+func (h *withHint) find(text string, from int) [][]int {
 	if !strings.Contains(text, h.hint) {
 		return nil
 	}
-	return h.matcher.find(text, from)
+	return h.compiled().find(text, from)
 }
+
+func (h *withHint) open(text string, from int) int { return h.compiled().open(text, from) }
 
 // union matches what any of its matchers does.
 type union []matcher
@@ -93,12 +99,12 @@ const separator = `[\p{Zs}\p{Pd}\x{00AD}\x{2212}]`
 
 // digits are digits with single separators. A separator at the end may be followed by further digits.
 var (
-	digits     = regexp.MustCompile(`\d(?:` + separator + `?\d)+`)
-	openDigits = regexp.MustCompile(`\d(?:` + separator + `?\d)*` + separator + `?\z`)
+	digits     = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\d(?:` + separator + `?\d)+`) })
+	openDigits = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`\d(?:` + separator + `?\d)*` + separator + `?\z`) })
 )
 
 func (cards) find(text string, from int) (out [][]int) {
-	for _, run := range digits.FindAllStringIndex(text[from:], -1) {
+	for _, run := range digits().FindAllStringIndex(text[from:], -1) {
 		run[0], run[1] = run[0]+from, run[1]+from
 		var number []byte
 		var at []int // where each digit is
@@ -126,7 +132,7 @@ func (cards) find(text string, from int) (out [][]int) {
 }
 
 func (cards) open(text string, from int) int {
-	if at := openDigits.FindStringIndex(text[from:]); at != nil {
+	if at := openDigits().FindStringIndex(text[from:]); at != nil {
 		return from + at[0]
 	}
 	return len(text)
