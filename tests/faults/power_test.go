@@ -51,6 +51,7 @@ func (f faults) powerLoss(t *testing.T, database string) {
 	before := map[string][]string{}
 	for _, id := range []string{"said", "asks", "new"} {
 		before[id] = s.contents(id)
+		s.awaitRest(id) // the next worker gets a task in progress after ten seconds, in which no machine boots
 	}
 
 	s.Kill()
