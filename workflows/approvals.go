@@ -71,7 +71,9 @@ func (t *conversation) awaitCall(ctx workflow.Context, early func() bool, keep f
 	if !early() {
 		return "", nil
 	}
-	if _, err := awaitFor(ctx, earlyDecisionTimeout, "a decision that is early", func() bool { return t.continuingAsNew || !early() }); err != nil {
+	_, err = awaitFor(ctx, earlyDecisionTimeout, "a decision that is early", func() bool { return t.continuingAsNew || !early() })
+	t.answerSoon(ctx)
+	if err != nil {
 		return "", err
 	}
 	if !early() {

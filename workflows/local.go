@@ -28,8 +28,9 @@ type holder struct {
 	// first is the first workflow task that this process has run and not replayed.
 	first int
 
-	// accepted is the last workflow task in which the thread accepted an update, plus 1.
-	accepted int
+	// accepted is the last workflow task in which the thread accepted an update, plus 1. answered is the last one in which it
+	// answered an update that an earlier one had accepted.
+	accepted, answered int
 }
 
 // accept notes that the workflow task has accepted an update. Temporal keeps the update when the task ends. Until then, nothing
@@ -44,12 +45,17 @@ func (h *holder) causeKept(ctx workflow.Context) bool {
 	return h.accepted != workflow.GetInfo(ctx).GetCurrentHistoryLength()+1
 }
 
+// answerSoon notes that the workflow task answers an update that waited. Its sender gets the answer when the task ends.
+func (h *holder) answerSoon(ctx workflow.Context) {
+	h.answered = workflow.GetInfo(ctx).GetCurrentHistoryLength() + 1
+}
+
 // mayHold reports whether another step may run as a local activity.
 func (h *holder) mayHold(ctx workflow.Context) bool {
 	if task := workflow.GetInfo(ctx).GetCurrentHistoryLength(); task != h.task {
 		h.task, h.held = task, 0
 	}
-	return h.held < holdLimit && h.causeKept(ctx)
+	return h.held < holdLimit && h.causeKept(ctx) && h.answered != h.task+1
 }
 
 // newHistory is the length of a history in the first workflow task of a thread that was started with one signal.

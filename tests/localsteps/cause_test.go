@@ -109,7 +109,7 @@ func TestCauseBeforeEffect(t *testing.T) {
 			if door.before != nil {
 				door.before(k, id)
 			}
-			accepted := k.accepted(id)
+			before := accepted(k.Harness, id)
 			reached := k.HoldFirst(func(r killing.Report) bool {
 				return r.What == id && strings.HasPrefix(r.Key, "before ") || r.What == "look"
 			})
@@ -126,7 +126,7 @@ func TestCauseBeforeEffect(t *testing.T) {
 				answered <- err
 			}()
 			check.Arrives(t, reached, "the first effect of the update")
-			require.Equal(t, accepted+1, k.accepted(id), "Temporal has the update")
+			require.Equal(t, before+1, accepted(k.Harness, id), "Temporal has the update")
 			if door.update != signals.UpdateTurn {
 				require.NoError(t, <-answered, "who sent it is told, whatever becomes of the step")
 			}
@@ -164,9 +164,9 @@ func (k killed) warm(id, name string, asks bool) {
 }
 
 // accepted counts the updates in a thread's history.
-func (k killed) accepted(thread string) (n int) {
-	k.T.Helper()
-	for _, e := range check.HistoryOf(k.Harness, thread, "") {
+func accepted(w *harness.Harness, thread string) (n int) {
+	w.T.Helper()
+	for _, e := range check.HistoryOf(w, thread, "") {
 		if e.GetEventType() == enumspb.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED {
 			n++
 		}
