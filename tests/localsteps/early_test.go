@@ -48,7 +48,7 @@ func TestEarlyDecisionIsAnswered(t *testing.T) {
 		db.Store, c.Store = c.Store, db
 	}})
 	id := w.Open()
-	decide := func() (q event.ApprovalRequest) {
+	pending := func() (q event.ApprovalRequest) {
 		require.Eventually(t, func() bool {
 			records := check.OfType(w, id, event.TypeApprovalRequest)
 			if len(records) > 0 {
@@ -60,7 +60,7 @@ func TestEarlyDecisionIsAnswered(t *testing.T) {
 	}
 	check.Paced(w, id, func() {
 		e := w.Post(id, "use asked {}\nthen\ndone")
-		d := check.Approving(decide())
+		d := check.Approving(pending())
 		require.NoError(t, w.Temporal.SignalWorkflow(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "", signals.SignalDecide, d))
 		require.Equal(t, signals.TurnCompleted, check.Await(t, w, id, e).Status)
 	})
@@ -73,7 +73,7 @@ func TestEarlyDecisionIsAnswered(t *testing.T) {
 		WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
 	require.NoError(t, err)
-	q, answered := decide(), make(chan error, 1)
+	q, answered := pending(), make(chan error, 1)
 	go func() {
 		_, err := w.Threads.Decide(w.Ctx(), id, check.Approving(q))
 		answered <- err
@@ -85,7 +85,7 @@ func TestEarlyDecisionIsAnswered(t *testing.T) {
 
 	local, answer := false, false
 	for _, e := range check.Settle(w, id)[before:] {
-		switch e.GetEventType() { //nolint:exhaustive // the others are no part of it
+		switch e.GetEventType() {
 		case enumspb.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
 			require.False(t, local && answer, "a step held the task that answers the decision")
 			local, answer = false, false
