@@ -254,9 +254,11 @@ func (s *server) newRuntime(context.Context) (err error) {
 func (s *server) recover(ctx context.Context) error {
 	if s.journal.Crashed() {
 		s.log.Warn("the system stopped while the devserver ran: comparing the store with Temporal")
-		if _, err := s.runtime.Repair(ctx); err != nil {
+		differed, err := s.runtime.Repair(ctx)
+		if err != nil {
 			return fmt.Errorf("--data %s: comparing the store with Temporal after a crash of the system: %w", s.data, err)
 		}
+		s.log.Warn("the store and Temporal agree again", "threadsThatDiffered", differed)
 	}
 	s.onStop(s.journal.Watch(s.client.WorkflowService()))
 	return nil
