@@ -258,7 +258,7 @@ func (s *server) recover(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("--data %s: comparing the store with Temporal after a crash of the system: %w", s.data, err)
 		}
-		s.log.Warn("the store and Temporal agree again", "threadsThatDiffered", differed)
+		s.log.Warn("the store was compared with Temporal", "threadsThatDiffered", differed)
 	}
 	s.onStop(s.journal.Watch(s.client.WorkflowService()))
 	return nil
