@@ -10,8 +10,8 @@ import (
 )
 
 // Repair compares all threads with Temporal and mends what differs, like "starter repair --apply": after the store or Temporal has lost what the
-// other one has, as databases do that do not wait for the disk when the power fails. Call it before [Runtime.Run], while no worker runs. It returns
-// the number of threads that differed, which it logs. An error is one of the store or of Temporal; Repair can be called again.
+// other one has, as databases do that do not wait for the disk when the power fails. Call it before [Runtime.Run], while no worker runs. It does
+// not take the task queue over, returns the number of threads that differed, and logs them. An error is one of the store or of Temporal; Repair can be called again.
 func (r *Runtime) Repair(ctx context.Context) (differed int, err error) {
 	reconciler, compared := r.reconciler(), 0
 	for req := (repair.RepairRequest{Apply: true}); ; {

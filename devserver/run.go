@@ -256,7 +256,8 @@ func (s *server) recover(ctx context.Context) error {
 		s.log.Warn("the system stopped while the devserver ran: comparing the store with Temporal")
 		differed, err := s.runtime.Repair(ctx)
 		if err != nil {
-			return fmt.Errorf("--data %s: comparing the store with Temporal after a crash of the system: %w", s.data, err)
+			return fmt.Errorf("--data %s: comparing the store with Temporal after a crash of the system: %w; start again, or remove the folder %s to start without comparing",
+				s.data, err, filepath.Join(s.data, recoveryFolder))
 		}
 		s.log.Warn("the store was compared with Temporal", "threadsThatDiffered", differed)
 	}

@@ -16,4 +16,6 @@
 //
 // A task whose token is not in the journal, as the process was killed between receiving and writing it, continues after its
 // timeout.
+//
+// A journal also tells after the next boot that the system stopped while its process ran: see [Journal.Crashed].
 package recovery

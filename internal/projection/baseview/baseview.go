@@ -52,6 +52,7 @@ func (pr *projector) Project(ctx context.Context, item feed.Item) (events, error
 	case event.EventFinal:
 		return one(event.AgentEvent{Type: e.Type}), nil
 	case event.EventError:
+		delete(pr.begun, e.MessageID) // it stays unfinished
 		return one(event.AgentEvent{Type: e.Type, Error: e.Error}), nil
 	case event.EventMessage:
 		return pr.message(ctx, item)
