@@ -183,6 +183,7 @@ func loginStepsUp(t *testing.T) {
 	posted, q := c.waitsForLogin("ann", callAddNote)
 	require.Contains(t, q.Questions[0].Message, oauthtest.ScopeWrite)
 	require.Equal(t, true, w.known("")["loggedIn"], "the login stays valid for other calls")
+	require.Equal(t, w.known("")["id"], q.Questions[0].Login.Refused, "it does not answer the question")
 	require.Equal(t, "You are alice.", w.talk(t).callsFor("ann", callWhoami).Content)
 	w.logsIn("")
 	c.completes(posted)

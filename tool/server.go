@@ -68,6 +68,7 @@ const (
 type ServerLogin struct {
 	Per      LoginPer  `json:"per" enum:"namespace,user" doc:"Whom a login belongs to. namespace: all threads; user: one person"`
 	User     string    `json:"user,omitempty" doc:"With per user: whose login this is. Missing: the request names nobody"`
+	ID       string    `json:"id,omitempty" doc:"Identifies the login. A person who logs in again has another one"`
 	LoggedIn bool      `json:"loggedIn" doc:"Whether there is a valid login"`
 	Lost     string    `json:"lost,omitempty" doc:"Why the last login is no longer valid"`
 	By       string    `json:"by,omitempty" doc:"Who logged in"`

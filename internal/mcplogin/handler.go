@@ -93,7 +93,7 @@ func (h *handler) forbidden(ctx context.Context, res *http.Response) error {
 			return err
 		}
 	}
-	return &mcp.LoginError{Reason: fmt.Sprintf("the present one does not permit %s", strings.Join(wanted, ", ")), Partial: true}
+	return &mcp.LoginError{Reason: fmt.Sprintf("the present one does not permit %s", strings.Join(wanted, ", ")), Partial: true, Refused: found.ID}
 }
 
 func union(a, b []string) []string {
@@ -120,7 +120,7 @@ func (h *handler) fresh(ctx context.Context, rejected string) (login, error) {
 		case err != nil:
 			return login{}, fmt.Errorf("the login cannot be read: %w", err)
 		case !found.valid():
-			return login{}, &mcp.LoginError{Reason: found.Lost}
+			return login{}, &mcp.LoginError{Reason: found.Lost, Refused: found.ID}
 		case t.AccessToken != rejected && (t.Expiry.IsZero() || time.Until(t.Expiry) > renewBefore):
 			return found, nil
 		case t.AccessToken != rejected && time.Until(t.Expiry) > 0 && (renewed || t.RefreshToken == ""):

@@ -239,7 +239,7 @@ func (l *Logins) Status(ctx context.Context, namespace string, s mcp.Server, use
 	if err != nil || found.ID == "" {
 		return out, err
 	}
-	out.LoggedIn, out.Lost, out.By, out.At, out.Issuer = found.valid(), found.Lost, found.By, found.At, found.Issuer
+	out.ID, out.LoggedIn, out.Lost, out.By, out.At, out.Issuer = found.ID, found.valid(), found.Lost, found.By, found.At, found.Issuer
 	out.Scopes, out.Wanted = found.Scopes, found.Wanted
 	return out, nil
 }

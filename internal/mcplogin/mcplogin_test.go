@@ -3,6 +3,7 @@ package mcplogin_test
 import (
 	"context"
 	"encoding/base64"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -120,7 +121,8 @@ func (r *rig) asks(err error, user string) *tool.Input {
 	require.ErrorAs(r, err, &need)
 	require.Len(r, need.Questions, 1)
 	q := need.Questions[0]
-	require.Equal(r, &event.InputLogin{Server: "notes", User: user}, q.Login)
+	require.Equal(r, "notes", q.Login.Server)
+	require.Equal(r, user, q.Login.User)
 	require.Equal(r, r.public.URL+"/#/servers/notes/login", q.URL)
 	return &tool.Input{State: need.State, Answers: map[string]event.InputAnswer{q.ID: {Action: event.InputAccept}}}
 }
@@ -160,6 +162,11 @@ func TestLogin(t *testing.T) {
 	// A call that needs more asks for it, and loses nothing.
 	_, err = r.call(r.worker, oauthtest.ToolAddNote, "", `{"text":"hello"}`, nil)
 	in := r.asks(err, "")
+	present, err2 := r.logins.Status(t.Context(), space, r.server(""), "")
+	require.NoError(t, err2)
+	need, ok := errors.AsType[*tool.InputRequired](err)
+	require.True(t, ok)
+	require.Equal(t, present.ID, need.Questions[0].Login.Refused)
 	require.Equal(t, http.StatusOK, r.login("").Status)
 	got, err = r.call(r.worker, oauthtest.ToolAddNote, "", `{"text":"hello"}`, in)
 	require.NoError(t, err)

@@ -166,10 +166,8 @@ const (
 	wakeAtOnce = 16
 )
 
-// justAfter is how long after a login a call may still ask for it: the former login has failed it.
-const justAfter = 2 * time.Second
-
-// wakeAgain is when questions are looked for again after a login: the store has a question a moment after its thread.
+// wakeAgain is when questions are looked for again after a login: a call that the former login has failed may ask a moment
+// later, and the store has a question a moment after its thread.
 var wakeAgain = []time.Duration{time.Second, 2 * time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second}
 
 // loggedIn answers the questions that waited for a login.
@@ -177,9 +175,8 @@ func (h *loginHandlers) loggedIn(ctx context.Context, l toolserver.LoggedIn) {
 	if l.Namespace != h.namespace {
 		return
 	}
-	until := time.Now().Add(justAfter)
 	h.reconnect(ctx, l.Server)
-	h.answerLogins(ctx, l, until)
+	h.answerLogins(ctx, l)
 	go func() {
 		for _, pause := range wakeAgain {
 			select {
@@ -187,16 +184,22 @@ func (h *loginHandlers) loggedIn(ctx context.Context, l toolserver.LoggedIn) {
 			case <-h.closing.Done():
 				return
 			}
-			if now, err := h.logins.Login(ctx, l.Namespace, l.Server, l.User); err == nil && !now.LoggedIn {
-				return
-			}
-			h.answerLogins(ctx, l, until)
+			h.answerLogins(ctx, l)
 		}
 	}()
 }
 
-// answerLogins answers the questions that wait for a login now, and were asked until then.
-func (h *loginHandlers) answerLogins(ctx context.Context, l toolserver.LoggedIn, until time.Time) {
+// answerLogins answers the questions that wait for the present login. Those that it has made itself, because it does not
+// suffice, wait for another one.
+func (h *loginHandlers) answerLogins(ctx context.Context, l toolserver.LoggedIn) {
+	now, err := h.logins.Login(ctx, l.Namespace, l.Server, l.User)
+	switch {
+	case err != nil:
+		h.logger.Warn("a login could not be read; people can answer the calls that waited for it", "server", l.Server, "error", err)
+		return
+	case !now.LoggedIn:
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, wakeWithin)
 	defer cancel()
 	for range wakeRounds {
@@ -205,7 +208,7 @@ func (h *loginHandlers) answerLogins(ctx context.Context, l toolserver.LoggedIn,
 			h.logger.Warn("the threads that wait for a login could not be listed; people can answer there that they have logged in", "server", l.Server, "error", err)
 			return
 		}
-		if answered := h.answerLogin(ctx, l, waiting, until); !waiting.More {
+		if answered := h.answerLogin(ctx, l, now.ID, waiting); !waiting.More {
 			return
 		} else if answered == 0 {
 			break
@@ -214,14 +217,17 @@ func (h *loginHandlers) answerLogins(ctx context.Context, l toolserver.LoggedIn,
 	h.logger.Warn("more threads wait for people than were looked through after a login; people can answer there that they have logged in", "server", l.Server)
 }
 
-// answerLogin answers the questions of a list, and returns how many.
-func (h *loginHandlers) answerLogin(ctx context.Context, l toolserver.LoggedIn, waiting threadclient.Waiting, until time.Time) int64 {
+// answerLogin answers the questions of a list that wait for a login, and returns how many.
+func (h *loginHandlers) answerLogin(ctx context.Context, l toolserver.LoggedIn, id string, waiting threadclient.Waiting) int64 {
 	var answered atomic.Int64
 	var answers errgroup.Group
 	answers.SetLimit(wakeAtOnce)
 	for _, w := range waiting.Inputs {
 		q := w.Request
-		if q.RequestedAt.After(until) || len(q.Questions) != 1 || q.Questions[0].Login == nil || *q.Questions[0].Login != (event.InputLogin{Server: l.Server, User: l.User}) {
+		if len(q.Questions) != 1 {
+			continue
+		}
+		if asked := q.Questions[0].Login; asked == nil || asked.Server != l.Server || asked.User != l.User || asked.Refused == id {
 			continue
 		}
 		answers.Go(func() error {

@@ -21,7 +21,7 @@ import (
 type loginsFake struct{}
 
 func (loginsFake) Login(context.Context, string, string, string) (tool.ServerLogin, error) {
-	return tool.ServerLogin{LoggedIn: true}, nil
+	return tool.ServerLogin{ID: "present", LoggedIn: true}, nil
 }
 
 func (loginsFake) LoginLink(context.Context, string, string, string, string) (string, time.Time, error) {
@@ -67,9 +67,12 @@ func TestLoginWakesLateQuestions(t *testing.T) {
 		late.threads = c.Threads.(*threads)
 		c.Threads, c.ToolLogins, c.Store = late, loginsFake{}, &lateStore{Store: c.Store}
 	})
-	question := []event.InputQuestion{{ID: "login", Kind: event.InputURL, Login: &event.InputLogin{Server: "notes"}}}
-	w.requests("t1", event.InputRequest{ToolCallID: "c1", Questions: question})
-	w.requests("t2", event.InputRequest{ToolCallID: "of a later login", Questions: question, RequestedAt: time.Now().Add(time.Hour)})
+	asks := func(thread, refused, toolCall string) {
+		login := &event.InputLogin{Server: "notes", Refused: refused}
+		w.requests(thread, event.InputRequest{ToolCallID: toolCall, Questions: []event.InputQuestion{{ID: "login", Kind: event.InputURL, Login: login}}})
+	}
+	asks("t1", "present", "needs another login")
+	asks("t2", "former", "c1")
 	require.Equal(t, http.StatusOK, w.call("GET", "/oauth/callback", nil).status)
 	select {
 	case a := <-late.answered:

@@ -133,12 +133,12 @@ func (r *toolCall) acquire(ctx context.Context) (*session, error) {
 		case r.server.Login == nil || down.state.Status != tool.ServerNeedsLogin:
 			return nil, tool.Retryable(r.failed(down.Error(), notCalled))
 		}
-		again, err := r.connection.relogin(ctx)
+		again, err := r.connection.relogin(ctx, down.login)
 		switch {
 		case err != nil:
 			return nil, tool.Retryable(r.failed(err.Error(), notCalled))
 		case !again:
-			return nil, r.askLogin(down.state.Error)
+			return nil, r.askLogin(LoginError{Reason: down.state.Error, Refused: down.login})
 		}
 	}
 }
@@ -256,7 +256,7 @@ func (r *toolCall) failure(parent, limited context.Context, s *session, err erro
 		if !login.Partial {
 			r.connection.restart() // its state then tells people
 		}
-		return r.askLogin(login.Reason)
+		return r.askLogin(*login)
 	case errors.Is(err, errWaited):
 		return r.failed(err.Error(), notCalled)
 	case errors.Is(err, errBusy):

@@ -485,6 +485,7 @@ func (c *connection) follow(ctx context.Context) {
 type unavailable struct {
 	server string
 	state  State
+	login  string // the one with which it was tried
 }
 
 func (e *unavailable) Error() string {
@@ -506,7 +507,8 @@ func (c *connection) acquire(ctx context.Context, wait time.Duration) (*session,
 	defer timer.Stop()
 	for {
 		c.mu.Lock()
-		s, state, changed := c.session, c.state, c.changed
+		s, changed := c.session, c.changed
+		down := &unavailable{c.key.name, c.state, c.login}
 		usable := s != nil && s.ctx.Err() == nil
 		if usable {
 			s.calls.Add(1)
@@ -515,14 +517,14 @@ func (c *connection) acquire(ctx context.Context, wait time.Duration) (*session,
 		if usable {
 			return s, nil
 		}
-		soon := state.NextAttempt == nil || state.NextAttempt.Before(deadline)
-		if state.Status == tool.ServerStopped || state.Status == tool.ServerNeedsLogin || !soon {
-			return nil, &unavailable{c.key.name, state}
+		soon := down.state.NextAttempt == nil || down.state.NextAttempt.Before(deadline)
+		if down.state.Status == tool.ServerStopped || down.state.Status == tool.ServerNeedsLogin || !soon {
+			return nil, down
 		}
 		select {
 		case <-changed:
 		case <-timer.C:
-			return nil, &unavailable{c.key.name, state}
+			return nil, down
 		case <-ctx.Done():
 			return nil, context.Cause(ctx)
 		}

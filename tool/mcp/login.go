@@ -76,6 +76,9 @@ type LoginError struct {
 
 	// Partial means that the present login stays valid for other requests.
 	Partial bool
+
+	// Refused is the present login, as [Logins.Current] identifies it.
+	Refused string
 }
 
 func (e *LoginError) Error() string {
@@ -139,7 +142,7 @@ func (r *toolCall) connect(ctx context.Context) (*connection, error) {
 	case err != nil:
 		return nil, tool.Retryable(r.failed("its login cannot be read: "+err.Error(), notCalled))
 	case id == "":
-		return nil, r.askLogin("")
+		return nil, r.askLogin(LoginError{})
 	}
 	k.user = r.call.User
 	r.m.usedBy(k)
@@ -148,12 +151,12 @@ func (r *toolCall) connect(ctx context.Context) (*connection, error) {
 }
 
 // askLogin returns the error that makes the thread ask a person to log in.
-func (r *toolCall) askLogin(reason string) error {
+func (r *toolCall) askLogin(lacks LoginError) error {
 	q := r.m.cfg.Logins.Question(r.declaration.key.namespace, r.server, r.loginUser())
 	q.ID = "login"
-	q.Login = &event.InputLogin{Server: r.server.Name, User: r.loginUser()}
-	if reason != "" {
-		q.Message += " " + clean(reason, maxReason)
+	q.Login = &event.InputLogin{Server: r.server.Name, User: r.loginUser(), Refused: lacks.Refused}
+	if lacks.Reason != "" {
+		q.Message += " " + clean(lacks.Reason, maxReason)
 	}
 	next := r.state // what people have answered before counts when the call is made again
 	if len(next.IDs) > 0 && next.Held == nil {
@@ -174,20 +177,18 @@ func (r *toolCall) loginUser() string {
 	return ""
 }
 
-// relogin makes a connection without a login try again if there is another login by now.
-func (c *connection) relogin(ctx context.Context) (bool, error) {
+// relogin makes a connection that a login does not suffice for try again if there is another login by now.
+func (c *connection) relogin(ctx context.Context, refused string) (bool, error) {
 	id, err := c.cfg.Logins.Current(ctx, c.key.namespace, c.server, c.key.user)
 	if err != nil {
 		return false, fmt.Errorf("its login cannot be read: %w", err)
 	}
-	c.mu.Lock()
-	again := id != "" && id != c.login
-	c.mu.Unlock()
-	if again {
-		c.update(func(s *State) { s.NextAttempt = nil }, tool.ServerConnecting)
-		c.restart()
+	if id == "" || id == refused {
+		return false, nil
 	}
-	return again, nil
+	c.update(func(s *State) { s.NextAttempt = nil }, tool.ServerConnecting)
+	c.restart()
+	return true, nil
 }
 
 // authorize returns the OAuth handler of a connection, or nil.
