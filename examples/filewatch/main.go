@@ -169,13 +169,15 @@ func run(ctx context.Context, taskQueue string) error {
 	if err := threads.Open(ctx, id, signals.Start{}, nil); err != nil {
 		return err
 	}
+	watching, stop := context.WithCancel(ctx)
+	defer stop() // before the folder is removed
 	go func() {
-		err := watch(ctx, folder, id, func(ctx context.Context, e event.EnvEvent) error {
+		err := watch(watching, folder, id, func(ctx context.Context, e event.EnvEvent) error {
 			out, err := runtime.Publish(ctx, e)
 			fmt.Printf("%s %s: %s\n", e.Type, e.Payload, out.Status)
 			return err
 		})
-		if err != nil {
+		if err != nil && watching.Err() == nil {
 			log.Fatal(err)
 		}
 	}()

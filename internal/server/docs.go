@@ -14,7 +14,13 @@ var docs embed.FS
 // registerDocs serves the OpenAPI document in its four forms, and a page that shows it and needs
 // nothing from elsewhere.
 func (c *core) registerDocs(mux *http.ServeMux) {
-	doc := document(c.api.OpenAPI())
+	api := c.api.OpenAPI()
+	for op := range operations(api) {
+		for _, parameter := range op.Parameters {
+			parameter.Schema.PatternDescription = "" // in the schemas of huma, not of OpenAPI
+		}
+	}
+	doc := sync.OnceValue(func() *huma.OpenAPI { return document(api) })
 	for _, form := range []struct {
 		path, contentType string
 		marshal           func(*huma.OpenAPI) ([]byte, error)
@@ -24,7 +30,7 @@ func (c *core) registerDocs(mux *http.ServeMux) {
 		{"/openapi-3.0.json", "application/openapi+json", func(doc *huma.OpenAPI) ([]byte, error) { return doc.Downgrade() }},
 		{"/openapi-3.0.yaml", "application/openapi+yaml", (*huma.OpenAPI).DowngradeYAML},
 	} {
-		content := sync.OnceValues(func() ([]byte, error) { return form.marshal(doc) })
+		content := sync.OnceValues(func() ([]byte, error) { return form.marshal(doc()) })
 		c.access.handle(mux, route{role: public}, "GET "+form.path, func(w http.ResponseWriter, _ *http.Request) {
 			data, err := content()
 			if err != nil {

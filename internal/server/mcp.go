@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"sync"
 	"time"
 
 	sdkauth "github.com/modelcontextprotocol/go-sdk/auth"
@@ -36,7 +37,7 @@ type mcpHandlers struct {
 	*core
 	viewers *viewers
 
-	sessions         *mcp.Server
+	sessions         func() *mcp.Server
 	stateful, single http.Handler
 }
 
@@ -55,8 +56,8 @@ func registerMCP(c *core, mux *http.ServeMux, handler http.Handler, v *viewers, 
 		s.AddReceivingMiddleware(withOrigin)
 		return s
 	}
-	h := &mcpHandlers{core: c, viewers: v, sessions: serve()}
-	stateless := serve()
+	h := &mcpHandlers{core: c, viewers: v, sessions: sync.OnceValue(serve)} // few handlers have clients of MCP
+	stateless := sync.OnceValue(serve)
 	events := mcp.NewMemoryEventStore(nil)
 	events.SetMaxBytes(replayBytes)
 	common := mcp.StreamableHTTPOptions{
@@ -66,8 +67,8 @@ func registerMCP(c *core, mux *http.ServeMux, handler http.Handler, v *viewers, 
 	withSessions, without := common, common
 	withSessions.EventStore, withSessions.SessionTimeout = events, sessionIdle
 	without.Stateless, without.PropagateRequestCancellation = true, true
-	h.stateful = bound(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return h.sessions }, &withSessions))
-	h.single = bound(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return stateless }, &without))
+	h.stateful = bound(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return h.sessions() }, &withSessions))
+	h.single = bound(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return stateless() }, &without))
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 		c.access.handle(mux, route{role: anyRole}, method+" /mcp", h.serve)
 	}
@@ -106,7 +107,7 @@ func (h *mcpHandlers) serve(w http.ResponseWriter, r *http.Request) {
 // full reports whether there are too many sessions.
 func (h *mcpHandlers) full() bool {
 	n := 0
-	for range h.sessions.Sessions() {
+	for range h.sessions().Sessions() {
 		n++
 	}
 	return n >= maxSessions

@@ -3,6 +3,7 @@ package server
 import (
 	"encoding/json"
 	"fmt"
+	"iter"
 	"maps"
 	"reflect"
 	"slices"
@@ -19,25 +20,19 @@ import (
 func document(api *huma.OpenAPI) *huma.OpenAPI {
 	all := api.Components.Schemas.Map()
 	requests, responses := map[string]bool{}, map[string]bool{}
-	for _, item := range api.Paths {
-		for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
-			if op == nil {
-				continue
-			}
-			for _, parameter := range op.Parameters {
-				parameter.Schema.PatternDescription = "" // in the schemas of huma, not of OpenAPI
-			}
-			if op.RequestBody != nil {
-				reach(all, op.RequestBody.Content, requests)
-			}
-			for _, response := range op.Responses {
-				reach(all, response.Content, responses)
-			}
+	for op := range operations(api) {
+		if op.RequestBody != nil {
+			reach(all, op.RequestBody.Content, requests)
+		}
+		for _, response := range op.Responses {
+			reach(all, response.Content, responses)
 		}
 	}
 	published := map[string]*huma.Schema{}
 	for name, schema := range all {
-		published[name] = publish(schema, responses[name], requests[name])
+		if requests[name] || responses[name] { // others are of other handlers of the process
+			published[name] = publish(schema, responses[name], requests[name])
+		}
 	}
 	uniteAgentEvents(published)
 
@@ -46,6 +41,19 @@ func document(api *huma.OpenAPI) *huma.OpenAPI {
 	doc := *api
 	doc.Components = &components
 	return &doc
+}
+
+// operations are all registered operations.
+func operations(api *huma.OpenAPI) iter.Seq[*huma.Operation] {
+	return func(yield func(*huma.Operation) bool) {
+		for _, item := range api.Paths {
+			for _, op := range []*huma.Operation{item.Get, item.Post, item.Put, item.Patch, item.Delete} {
+				if op != nil && !yield(op) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // documented is a registry with other schemas than those by which requests are validated.

@@ -378,9 +378,7 @@ func describe(version string) huma.Config {
 		Description: "An API key, if the server requires one. Each operation names the role it needs.",
 	}}
 	cfg.Transformers = []huma.Transformer{completeProblem}
-	cfg.Components.Schemas = huma.NewMapRegistry(schemaPrefix, schemaName)
-	// Metadata may contain any names.
-	cfg.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[event.EnvMetadata](), reflect.TypeFor[map[string]any]())
+	cfg.Components.Schemas = schemas()
 	strict := huma.DefaultJSONFormat
 	strict.Unmarshal = func(data []byte, v any) error { return event.DecodeJSON("", data, v) }
 	cfg.Formats = map[string]huma.Format{typeJSON: strict, "json": strict}

@@ -17,13 +17,7 @@ func TestAISDK(t *testing.T) {
 		if version == "workflow" {
 			more = nil // its transport is in the table
 		}
-		for _, scenario := range slices.Concat(scenarios(column), more) {
-			t.Run(version+" "+scenario, func(t *testing.T) {
-				t.Parallel()
-				w := chats.New(t, scenario)
-				proc.Output(t, testenv.Node(t, "aisdk.mjs", version, w.API.URL, scenario))
-			})
-		}
+		client(t, version, slices.Concat(scenarios(column), more), "aisdk.mjs", version)
 	}
 }
 
@@ -31,25 +25,29 @@ func TestAISDK(t *testing.T) {
 // tests/npm/agui.mjs has the scenarios.
 func TestAGUI(t *testing.T) {
 	more := []string{"tools", "agents", "sub-agent", "sources", "two agents ask", "order", "events once", "retried call"}
-	for i, client := range []string{"@ag-ui/client", "agui-old"} {
-		for _, scenario := range slices.Concat(scenarios(columnAGUI+i), more) {
-			t.Run(path.Base(client)+" "+scenario, func(t *testing.T) {
-				t.Parallel()
-				w := chats.New(t, scenario)
-				proc.Output(t, testenv.Node(t, "agui.mjs", client, w.API.URL, scenario))
-			})
-		}
+	for i, name := range []string{"@ag-ui/client", "agui-old"} {
+		client(t, path.Base(name), slices.Concat(scenarios(columnAGUI+i), more), "agui.mjs", name)
 	}
 }
 
 // TestEventSource follows threads with nothing but EventSource: tests/npm/eventsource.mjs has the scenarios.
 func TestEventSource(t *testing.T) {
-	for _, scenario := range scenarios(columnEventSource) {
-		t.Run(scenario, func(t *testing.T) {
-			t.Parallel()
-			proc.Output(t, testenv.Node(t, "eventsource.mjs", chats.New(t, scenario).API.URL, scenario))
-		})
-	}
+	client(t, "eventsource", scenarios(columnEventSource), "eventsource.mjs")
+}
+
+// client runs the scenarios of a client, beside those of others.
+func client(t *testing.T, name string, scenarios []string, script string, args ...string) {
+	t.Run(name, func(t *testing.T) {
+		t.Parallel()
+		var scripts proc.Scripts
+		defer scripts.Stop()
+		worlds := chats.Worlds{T: t}
+		for _, scenario := range scenarios {
+			t.Run(scenario, func(t *testing.T) {
+				scripts.Run(t, script, slices.Concat(args, []string{worlds.For(scenario).API.URL, scenario})...)
+			})
+		}
+	})
 }
 
 // TestPageClient cuts the connection of the page's client at 100 random points: it shows the same as

@@ -30,6 +30,8 @@ func TestMove(t *testing.T) {
 	f.Post(waiting, `use shell_cmd {"command":"true"}`)
 	call := f.AwaitApproval(waiting, 1)[0]
 
+	check.Settle(f.Harness, idle) // its last task may come after the reply
+
 	f.Start("2", false)
 	f.Switch("2")
 	f.Moved(f.Open("assistant"), "2")

@@ -44,6 +44,7 @@ func TestExamples(t *testing.T) {
 	binaries := buildExamples(t, names)
 	for _, name := range names {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			require.Contains(t, string(listed), "`go run ./examples/"+name+"`", "examples/README.md lists it")
 			golden := "../../examples/" + name + "/output.txt"
 			got := runExample(t, name, filepath.Join(binaries, name))
@@ -55,20 +56,6 @@ func TestExamples(t *testing.T) {
 			require.Equal(t, string(want), got)
 		})
 	}
-}
-
-// buildExamples builds examples at once, without symbols, which take long to link, and returns the folder of their binaries.
-func buildExamples(t *testing.T, names []string) string {
-	t.Helper()
-	dir := t.TempDir()
-	args := []string{"build", "-ldflags=-s", "-o", dir}
-	for _, name := range names {
-		args = append(args, "./examples/"+name)
-	}
-	cmd := exec.Command("go", args...)
-	cmd.Dir = "../.."
-	process.Output(t, cmd)
-	return dir
 }
 
 // runExample runs an example where its README does, and returns its standard output.

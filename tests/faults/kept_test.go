@@ -129,20 +129,11 @@ func keptTexts(w *harness.Harness, thread string) map[string]int {
 			}
 			done[r.ID] = true
 		case event.TypeEnv:
-			var text string
-			if e := harness.Payload[event.EnvEvent](w, r); json.Unmarshal(e.Payload, &text) == nil {
-				out[text]++
-			} else {
-				var hook struct{ Text string }
-				_ = json.Unmarshal(e.Payload, &hook)
-				out[hook.Text]++
-			}
+			out[textOf(harness.Payload[event.EnvEvent](w, r).Payload)]++
 			done[r.ID] = true
 		case event.TypeUnqueued:
 			it := harness.Payload[event.Unqueued](w, r).Event
-			var text string
-			require.NoError(w.T, json.Unmarshal(it.Payload, &text))
-			unqueued[it.ID] = text
+			unqueued[it.ID] = textOf(it.Payload)
 		case event.TypeRejected:
 			w.T.Errorf("%s: %s", r.Type, r.Payload)
 		}

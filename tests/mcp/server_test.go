@@ -26,16 +26,20 @@ func TestMCPClients(t *testing.T) {
 	starter := proc.BuildStarter(t)
 	for _, client := range []string{"sdk", "client"} {
 		for _, transport := range []string{"http", "stdio"} {
-			for _, scenario := range []string{"ask", "approval", "input", "sub-agent input", "running", "cut"} {
-				if transport == "stdio" && scenario == "cut" {
-					continue
+			t.Run(client+" "+transport, func(t *testing.T) {
+				t.Parallel()
+				var scripts proc.Scripts
+				defer scripts.Stop()
+				worlds := chats.Worlds{T: t}
+				for _, scenario := range []string{"ask", "approval", "input", "sub-agent input", "running", "cut"} {
+					if transport == "stdio" && scenario == "cut" {
+						continue
+					}
+					t.Run(scenario, func(t *testing.T) {
+						scripts.Run(t, "mcp.mjs", client, transport, worlds.For(scenario).API.URL, scenario, starter)
+					})
 				}
-				t.Run(client+" "+transport+" "+scenario, func(t *testing.T) {
-					t.Parallel()
-					w := chats.New(t, scenario)
-					proc.Output(t, testenv.Node(t, "mcp.mjs", client, transport, w.API.URL, scenario, starter))
-				})
-			}
+			})
 		}
 	}
 }

@@ -6,12 +6,9 @@ import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { Client } from "@threadmill/client";
 import { ThreadAgent } from "@threadmill/client/ag-ui";
+import { until } from "./until.mjs";
 
 const [base] = process.argv.slice(2);
-
-async function until(condition) {
-  for (const end = Date.now() + 60_000; !(await condition()); await sleep(10)) assert.ok(Date.now() < end, `not reached: ${condition}`);
-}
 
 const view = (messages) => messages.filter((m) => m.role !== "reasoning" && m.role !== "activity").map((m) => [m.role, m.content ?? "", JSON.stringify(m.toolCalls ?? [])].join("|"));
 

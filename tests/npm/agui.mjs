@@ -1,10 +1,11 @@
 // Talks to a thread with a client of AG-UI. It fails unless a page would show the right thing.
 //
-//   node agui.mjs <@ag-ui/client | agui-old> <base URL> <scenario>
+//   node run.mjs agui.mjs <@ag-ui/client | agui-old> <base URL> <scenario>
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createKeys } from "./keys.mjs";
+import { patience, until } from "./until.mjs";
 
 const [client, base, scenario] = process.argv.slice(2);
 const { HttpAgent } = await import(client);
@@ -26,10 +27,6 @@ const say = (one, content, options = {}) => {
   one.addMessage({ id: `${one.threadId}-${++ids}`, role: "user", content });
   return one.runAgent(options);
 };
-
-async function until(condition) {
-  for (const end = Date.now() + 60_000; !(await condition()); await sleep(10)) assert.ok(Date.now() < end, `not reached: ${condition}`);
-}
 
 /** What a person sees. */
 const view = (messages) => messages.filter((m) => m.role !== "reasoning" && m.role !== "activity").map((m) => [m.role, m.content || "", (m.toolCalls ?? []).map((c) => `${c.function.name} ${c.function.arguments}`).join(), m.toolCallId ?? ""].join("|"));
@@ -400,13 +397,13 @@ const scenarios = {
   },
 
   async "sub-agent asks"() {
-    const one = agent("sub");
+    const one = agent("sub-input");
     await say(one, 'use call_agent {"agent":"second","message":"use ask {\\"text\\":\\"a\\"}\\nuse ask {\\"text\\":\\"b\\"}\\nthen\\nlooked"}\nthen\ndone');
     await until(async () => (one.pendingInterrupts.length < 2 && (await one.connectAgent()), one.pendingInterrupts.length === 2)); // the second request comes a moment later
     const [first, second] = one.pendingInterrupts;
     assert.deepEqual([first.message, first.metadata.request.agent, first.metadata.request.arguments], ["second wants to call ask", "second", '{"text":"a"}']);
     assert.equal(one.messages.find((m) => m.toolCalls?.some((c) => c.id === first.toolCallId)).name, "second");
-    const tab = await connected("sub");
+    const tab = await connected("sub-input");
     assert.deepEqual(tab.pendingInterrupts, one.pendingInterrupts);
     const { resume: [yes] } = approve([first]);
     await one.runAgent({ ...answers([first, second]), resume: [yes, { interruptId: second.id, status: "cancelled" }] });
@@ -416,7 +413,7 @@ const scenarios = {
     assert.match(lines, /tool\|denied/);
     if (!old) assert.deepEqual(one.events.filter((e) => e.type === "SUBAGENT_FINISHED").map((e) => e.outcome.type).filter((t, i, all) => t !== all[i - 1]), ["suspended", "success"]);
     await tab.runAgent(approve(tab.pendingInterrupts)); // late
-    for (const each of [one, tab]) assert.deepEqual(view(each.messages), view((await connected("sub")).messages));
+    for (const each of [one, tab]) assert.deepEqual(view(each.messages), view((await connected("sub-input")).messages));
   },
 
   async expired() {
@@ -608,7 +605,7 @@ const scenarios = {
     const one = agent("killed");
     await say(one, 'use shell_cmd {"command":"echo a"}\nthen\ncount 300 every 10ms').catch(() => {});
     let answered = false;
-    for (const end = Date.now() + 100_000; !/ 300$/.test(one.messages.at(-1)?.content ?? ""); await sleep(50)) {
+    for (const end = Date.now() + patience; !/ 300$/.test(one.messages.at(-1)?.content ?? ""); await sleep(50)) {
       assert.ok(Date.now() < end, JSON.stringify(one.messages).slice(0, 300));
       if (one.pendingInterrupts.length > 0 && !answered) {
         answered = true;
@@ -683,5 +680,3 @@ if (old) {
   assert.deepEqual(bad, [], "the old client knows nothing of them");
 }
 assert.deepEqual(warnings, []);
-console.log("ok");
-process.exit(0);

@@ -1,12 +1,13 @@
 // Talks to a thread with the AI SDK, as useChat does. It prints what a page would show.
 //
-//   node aisdk.mjs <ai6 | ai7 | workflow> <base URL> <scenario>
+//   node run.mjs aisdk.mjs <ai6 | ai7 | workflow> <base URL> <scenario>
 //
 // workflow is version 7 with the transport that resumes at each chunk.
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createKeys } from "./keys.mjs";
+import { patience, until } from "./until.mjs";
 
 const [client, base, scenario] = process.argv.slice(2);
 const indexed = client === "workflow";
@@ -88,10 +89,6 @@ async function reload(id, query = "") {
   const response = await fetch(`${base}/v1/chat/${id}/messages${query}`);
   assert.equal(response.status, 200);
   return (await response.json()).messages;
-}
-
-async function until(condition) {
-  for (const end = Date.now() + 10_000; !(await condition()); await sleep(10)) assert.ok(Date.now() < end, `not reached: ${condition}`);
 }
 
 /** What a person sees of messages. */
@@ -475,7 +472,7 @@ const scenarios = {
     const done = () => / 300$/.test(JSON.stringify(view(c.messages).at(-1)?.parts ?? []).replace(/"\]$/, ""));
     await sending;
     let answered = false;
-    for (const end = Date.now() + 100_000; !done(); await sleep(50)) {
+    for (const end = Date.now() + patience; !done(); await sleep(50)) {
       assert.ok(Date.now() < end, `${c.status} ${c.error?.message} ${JSON.stringify(view(c.messages)).slice(0, 300)}`);
       const part = c.lastMessage?.parts.find((p) => p.state === "approval-requested");
       if (part && !answered) {
@@ -570,7 +567,7 @@ const scenarios = {
   },
 
   async "sub-agent input"() {
-    const c = chat("sub", { sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls });
+    const c = chat("sub-input", { sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls });
     await c.sendMessage({ text: 'use call_agent {"agent":"second","message":"use book {}\\nthen\\nlooked"}\nthen\ndone' });
     assert.equal(c.status, "ready", c.error?.message);
     const open = (one = c) => one.lastMessage.parts.find((p) => p.toolName === "request_input" && p.state === "input-available");
@@ -578,13 +575,13 @@ const scenarios = {
     assert.deepEqual([asked().message, asked().schema.required, open().input.agent], ["When do you come?", ["day"], "second"]);
     const names = c.lastMessage.parts.slice(0, c.lastMessage.parts.indexOf(open())).filter((p) => p.type === "data-agent");
     assert.equal(names.at(-1).data.name, "second");
-    const reloaded = async () => chat("sub", { messages: await reload("sub"), sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls });
+    const reloaded = async () => chat("sub-input", { messages: await reload("sub-input"), sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithToolCalls });
     const tab = await reloaded();
     await tab.resumeStream();
     assert.deepEqual(view(tab.messages), view(c.messages));
     const wrong = structuredClone(c.messages);
     Object.assign(wrong[1].parts.find((p) => p.toolCallId === open().toolCallId), { state: "output-available", output: { action: "accept", content: { day: "sunday" } } });
-    const refused = await fetch(`${base}/v1/chat`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ id: "sub", sender: "ann", messages: wrong, trigger: "submit-message" }) });
+    const refused = await fetch(`${base}/v1/chat`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ id: "sub-input", sender: "ann", messages: wrong, trigger: "submit-message" }) });
     assert.equal(refused.status, 422);
     assert.match(await refused.text(), /day: must be one of/);
     c.addToolOutput({ tool: "request_input", toolCallId: open().toolCallId, output: { action: "accept", content: { day: "monday" } } });
@@ -846,5 +843,3 @@ const scenarios = {
 };
 
 await scenarios[scenario]();
-console.log("ok");
-process.exit(0);

@@ -1,13 +1,15 @@
 // Follows a thread with EventSource, as a page without any package does, and posts with fetch.
 //
-//   node eventsource.mjs <base URL> <scenario>
+//   node run.mjs eventsource.mjs <base URL> <scenario>
 
 import assert from "node:assert/strict";
 import { setTimeout as sleep } from "node:timers/promises";
 import { EventSource } from "eventsource";
+import { patience, until as wait } from "./until.mjs";
 
 const [base, scenario] = process.argv.slice(2);
-const thread = `${base}/v1/threads/t`;
+const id = scenario.replaceAll(" ", "-");
+const thread = `${base}/v1/threads/${id}`;
 
 async function post(path, body = {}, status = [200, 201, 202]) {
   const response = await fetch(thread + path, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
@@ -66,9 +68,7 @@ function view(options) {
   return one;
 }
 
-async function until(condition) {
-  for (const end = Date.now() + 60_000; !(await condition()); await sleep(10)) assert.ok(Date.now() < end, `not reached: ${condition} ${JSON.stringify(views.map((v) => [...v.calls]))}`);
-}
+const until = (condition) => wait(condition, () => `not reached: ${condition} ${JSON.stringify(views.map((v) => [...v.calls]))}`);
 
 const ended = (one, n = 1) => until(() => one.turns.length >= n);
 const one = (list) => (assert.equal(list.length, 1, JSON.stringify(list)), list[0]);
@@ -244,7 +244,7 @@ const scenarios = {
 /** Like the others, while the test kills the server and starts it again. */
 async function killed() {
   const trying = async (request) => {
-    for (const end = Date.now() + 100_000; ; await sleep(50)) {
+    for (const end = Date.now() + patience; ; await sleep(50)) {
       try {
         return await request();
       } catch (error) {
@@ -253,29 +253,28 @@ async function killed() {
       }
     }
   };
-  await trying(() => fetch(`${base}/v1/threads`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ id: "t" }) }));
+  await trying(() => fetch(`${base}/v1/threads`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ id }) }));
   await trying(() => say('use shell_cmd {"command":"echo a"}\nthen\ncount 300 every 10ms', { id: "once" }));
   const v = new View();
   v.source.onerror = () => console.log("resuming");
   const done = () => v.turns.length === 1;
-  for (const end = Date.now() + 100_000; !done(); await sleep(50)) {
+  for (const end = Date.now() + patience; !done(); await sleep(50)) {
     assert.ok(Date.now() < end, JSON.stringify([...v.calls]));
     for (const [call] of v.asked()) await trying(() => decide(call));
   }
   assert.match(v.text(), / 299 300$/);
-  console.log("ok");
-  process.exit(0);
 }
-if (scenario === "killed") await killed();
 
-await fetch(`${base}/v1/threads`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ id: "t", agents: ["assistant"] }) });
-const first = view();
-await scenarios[scenario](first);
+if (scenario === "killed") {
+  await killed();
+} else {
+  await fetch(`${base}/v1/threads`, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ id, agents: ["assistant"] }) });
+  const first = view();
+  await scenarios[scenario](first);
 
-// Each view, and one that begins now, shows the same.
-const last = view();
-const shown = (v) => JSON.stringify([[...v.messages], [...v.calls], v.turns]);
-await until(() => views.every((v) => shown(v) === shown(first))).catch((e) => assert.deepEqual(views.map(shown), views.map(() => shown(first)), e.message));
-assert.ok(last.turns.length > 0);
-console.log("ok");
-process.exit(0);
+  // Each view, and one that begins now, shows the same.
+  const last = view();
+  const shown = (v) => JSON.stringify([[...v.messages], [...v.calls], v.turns]);
+  await until(() => views.every((v) => shown(v) === shown(first))).catch((e) => assert.deepEqual(views.map(shown), views.map(() => shown(first)), e.message));
+  assert.ok(last.turns.length > 0);
+}

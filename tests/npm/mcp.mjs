@@ -1,6 +1,6 @@
 // Uses a Threadmill server with the MCP clients of npm. It fails unless each tool works as an assistant needs it.
 //
-//   node mcp.mjs <client: sdk or client> <transport: http or stdio> <base URL> <scenario> [<starter>]
+//   node run.mjs mcp.mjs <client: sdk or client> <transport: http or stdio> <base URL> <scenario> [<starter>]
 
 import assert from "node:assert/strict";
 
@@ -146,5 +146,3 @@ const scenarios = {
 
 await scenarios[scenario]();
 await client.close();
-console.log("ok");
-process.exit(0);

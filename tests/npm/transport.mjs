@@ -7,6 +7,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { AbstractChat } from "ai";
 import { Client } from "@threadmill/client";
 import { ConnectionError, loadMessages, regenerate, retry, sendAutomaticallyWhen, stop, ThreadTransport } from "@threadmill/client/ai";
+import { until } from "./until.mjs";
 
 const [base, scenario, version] = process.argv.slice(2);
 
@@ -36,10 +37,6 @@ class Chat extends AbstractChat {
 }
 
 const plain = new Client({ baseURL: base });
-
-async function until(condition) {
-  for (const end = Date.now() + 60_000; !(await condition()); await sleep(10)) assert.ok(Date.now() < end, `not reached: ${condition}`);
-}
 
 const tools = (m) => m.parts.filter((p) => p.toolCallId);
 const text = (m) => (m?.parts ?? []).filter((p) => p.type === "text").map((p) => p.text).join("|");

@@ -20,7 +20,7 @@ func TestClientsOfKilledServers(t *testing.T) {
 			t.Parallel()
 			d := proc.New(t, proc.Options{Binary: proc.Build(t)})
 			d.Start()
-			client := testenv.Node(t, command[0], append(command[1:], d.URL, "killed")...)
+			client := testenv.Node(t, "run.mjs", append(command, d.URL, "killed")...)
 			var out []byte
 			ended := make(chan error)
 			go func() {
@@ -28,12 +28,8 @@ func TestClientsOfKilledServers(t *testing.T) {
 				out, err = client.CombinedOutput()
 				ended <- err
 			}()
-			thread := "killed"
-			if name == "EventSource" {
-				thread = "t"
-			}
 			// A client whose first message was not taken has to say it again, which these do not.
-			require.Eventually(t, func() bool { return len(d.Messages(thread)) > 0 }, testenv.Patience, testenv.Tick)
+			require.Eventually(t, func() bool { return len(d.Messages("killed")) > 0 }, testenv.Patience, testenv.Tick)
 			for range 3 {
 				time.Sleep(time.Second) // whatever it does then
 				d.Kill()

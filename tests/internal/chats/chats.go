@@ -77,6 +77,28 @@ func New(t testing.TB, scenario string, origins ...string) *harness.Harness {
 	return w
 }
 
+// Worlds are those of scenarios that run one after the other, in threads of their own: most of them share one.
+type Worlds struct {
+	T      testing.TB
+	shared map[string]*harness.Harness
+}
+
+// For returns the world of a scenario.
+func (w *Worlds) For(scenario string) *harness.Harness {
+	own := ""
+	switch scenario {
+	case "sources", "events once", "keys and roles", "error", "retried call": // see New
+		own = scenario
+	}
+	if w.shared[own] == nil {
+		if w.shared == nil {
+			w.shared = map[string]*harness.Harness{}
+		}
+		w.shared[own] = New(w.T, own)
+	}
+	return w.shared[own]
+}
+
 // withKnowledge gives the agents passages, and facts about people.
 func withKnowledge(o harness.Options) harness.Options {
 	for i := range o.Agents {

@@ -1,0 +1,61 @@
+package server
+
+import (
+	"maps"
+	"reflect"
+	"sync"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"github.com/threadmill/threadmill/event"
+)
+
+// schemas are those of all handlers of a process: they follow from types alone, and take most of the time in which a
+// handler is made.
+var schemas = sync.OnceValue(func() huma.Registry {
+	r := huma.NewMapRegistry(schemaPrefix, schemaName)
+	// Metadata may contain any names.
+	r.RegisterTypeAlias(reflect.TypeFor[event.EnvMetadata](), reflect.TypeFor[map[string]any]())
+	return &lockedRegistry{registry: r}
+})
+
+// lockedRegistry is a registry for concurrent use.
+type lockedRegistry struct {
+	mu       sync.RWMutex
+	registry huma.Registry
+}
+
+// Schema implements [huma.Registry].
+func (l *lockedRegistry) Schema(t reflect.Type, allowRef bool, hint string) *huma.Schema {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.registry.Schema(t, allowRef, hint)
+}
+
+// SchemaFromRef implements [huma.Registry].
+func (l *lockedRegistry) SchemaFromRef(ref string) *huma.Schema {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.registry.SchemaFromRef(ref)
+}
+
+// TypeFromRef implements [huma.Registry].
+func (l *lockedRegistry) TypeFromRef(ref string) reflect.Type {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return l.registry.TypeFromRef(ref)
+}
+
+// Map implements [huma.Registry].
+func (l *lockedRegistry) Map() map[string]*huma.Schema {
+	l.mu.RLock()
+	defer l.mu.RUnlock()
+	return maps.Clone(l.registry.Map())
+}
+
+// RegisterTypeAlias implements [huma.Registry].
+func (l *lockedRegistry) RegisterTypeAlias(t, alias reflect.Type) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.registry.RegisterTypeAlias(t, alias)
+}
