@@ -314,7 +314,7 @@ const scenarios = {
     };
     const one = agent("cuts", { fetch: wire });
     await say(one, 'use note {"text":"a"}\nthen\nthink so\ncount 1500 every 4ms\nuse note {"text":"b"}\nthen\nend').catch(() => {});
-    while (last(one) === undefined) await one.connectAgent().catch(() => {});
+    await until(async () => last(one) !== undefined || void (await one.connectAgent().catch(() => {})));
     const whole = await connected("cuts");
     assert.ok(cuts > 20, `${cuts} cuts`);
     assert.match(JSON.stringify(one.messages), /1498 1499 1500/);

@@ -266,7 +266,7 @@ const scenarios = {
     await c.sendMessage({ text: 'use call_agent {"agent":"second","message":"use ask {\\"text\\":\\"a\\"}\\nuse ask {\\"text\\":\\"b\\"}\\nthen\\nlooked"}\nthen\ndone' });
     assert.equal(c.status, "ready", c.error?.message);
     const asked = () => c.lastMessage.parts.filter((p) => p.state === "approval-requested");
-    while (asked().length < 2) await c.resumeStream(); // the second request comes a moment later
+    await until(async () => asked().length === 2 || void (await c.resumeStream())); // the second request comes a moment later
     const first = asked()[0];
     assert.deepEqual([first.toolName, first.input], ["ask", { text: "a" }]);
     const names = c.lastMessage.parts.slice(0, c.lastMessage.parts.indexOf(first)).filter((p) => p.type === "data-agent");
@@ -406,20 +406,22 @@ const scenarios = {
       tabs.push(tab);
       tab.following = tab.resumeStream();
     };
-    const stages = (async () => {
-      while (c.status !== "ready") {
-        await open();
+    const stages = async (most) => {
+      await until(async () => {
+        assert.notEqual(c.status, "error", c.error?.message);
+        if (tabs.length < most) await open(); // on a slow machine, each makes it slower
         await sleep(40);
-      }
-    });
+        return c.status === "ready";
+      });
+    };
     await until(() => c.status !== "ready");
-    await stages();
+    await stages(20);
     await sent;
     const request = c.lastMessage.parts.find((p) => p.state === "approval-requested");
     await open();
     const decided = c.addToolApprovalResponse({ id: request.approval.id, approved: true });
     await until(() => c.status !== "ready");
-    await stages();
+    await stages(40);
     await decided;
     await until(() => / 30$/.test(view(c.messages)[1].parts.at(-1)));
     assert.ok(tabs.length > 10, `${tabs.length} reloads`);
@@ -689,7 +691,7 @@ const scenarios = {
     whole.messages = (await reload("cuts")).slice(0, 1);
     const follow = whole.resumeStream();
     await sent;
-    while (c.status !== "ready") await c.resumeStream();
+    await until(async () => c.status === "ready" || void (await c.resumeStream()));
     await follow;
     assert.ok(wire.cuts > 20, `${wire.cuts} cuts`);
     assert.deepEqual(view(c.messages), view(whole.messages));

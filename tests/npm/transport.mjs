@@ -192,10 +192,11 @@ const scenarios = {
     const errors = [];
     const c = new Chat({ id: "cuts", client, onError: (e) => errors.push(e) });
     await c.sendMessage({ text: 'use note {"text":"a"}\nthen\ncount 1500 every 4ms\nuse ask {"text":"b"}\nthen\nend' });
-    while (c.status === "error") {
+    await until(async () => {
+      if (c.status !== "error") return true;
       assert.ok(c.error instanceof ConnectionError, String(c.error));
       await c.resumeStream();
-    }
+    });
     assert.ok(cuts > 2, `${cuts} cuts`);
     assert.equal(errors.length, cuts, "each is an error, also one that looks like the end");
     await c.addToolApprovalResponse({ id: tools(c.lastMessage).at(-1).approval.id, approved: true });
