@@ -156,15 +156,32 @@ func Evaluate[T any](p *Tab, expression string) T {
 	return out
 }
 
+// watch looks for up to a second whether an expression is true. To look from here as often takes several times the CPU.
+const watch = `new Promise((done) => {
+	const end = Date.now() + 1000;
+	const look = () => {
+		let found = false;
+		try { found = Boolean(%s); } catch {}
+		if (found || Date.now() > end) done(found); else setTimeout(look, 20);
+	};
+	look();
+})`
+
 // Until waits until a JavaScript expression is true.
 func (p *Tab) Until(expression string) {
+	p.T.Helper()
+	p.until(fmt.Sprintf(watch, expression), expression)
+}
+
+// until evaluates an expression until it is true. A page that is loaded meanwhile fails it.
+func (p *Tab) until(expression, shown string) {
 	p.T.Helper()
 	require.Eventually(p.T, func() bool {
 		ctx, cancel := context.WithTimeout(p.ctx, testenv.Patience)
 		defer cancel()
-		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool]("Boolean("+expression+")"))
+		ok, err := chromedp.Run(ctx, chromedp.Evaluate[bool](expression, chromedp.EvalAwaitPromise))
 		return err == nil && ok
-	}, testenv.Patience, testenv.Tick, "%s", expression)
+	}, testenv.Patience, testenv.Tick, "%s", shown)
 }
 
 // Sees waits until an element contains a text.
@@ -179,7 +196,8 @@ func (p *Tab) Click(selector, text string) {
 	find := fmt.Sprintf("[...document.querySelectorAll(%q)].find((e) => e.checkVisibility() && !e.disabled && e.textContent.includes(%q))", selector, text)
 	p.Until(find + " !== undefined")
 	// Found again in the same step: a page that has rendered again in between has another element, or none for a moment.
-	p.Until("((e) => e && (e.click(), true))(" + find + ")")
+	click := "((e) => Boolean(e && (e.click(), true)))(" + find + ")" // once, since it may load another page
+	p.until(click, click)
 }
 
 // Fill inserts a text into the element that a selector describes.
