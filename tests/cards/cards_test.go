@@ -1,3 +1,4 @@
+// Package cards tests the cards and forms of the page in a browser: decisions, questions, definitions, keys and drafts.
 package cards
 
 import (

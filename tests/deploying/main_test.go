@@ -1,4 +1,5 @@
-// Package deploying tests builds of workers that replace one another while threads run.
+// Package deploying tests what operators do and see: builds of workers that replace one another while threads run, traces and
+// metrics.
 package deploying
 
 import (

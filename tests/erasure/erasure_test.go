@@ -1,4 +1,5 @@
-// Package erasure tests that nothing is found of erased threads, and that nothing else is missing.
+// Package erasure tests that nothing is found of erased threads, that nothing else is missing, and that nothing is kept of
+// text that is redacted.
 package erasure
 
 import (

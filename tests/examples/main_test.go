@@ -1,4 +1,5 @@
-// Package examples runs the programs of examples/, and checks that the guides show their code.
+// Package examples runs the programs of examples/, checks that the guides show their code, and tests the main use cases on
+// every combination of store and stream.
 package examples
 
 import (

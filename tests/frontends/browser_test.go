@@ -1,3 +1,4 @@
+// Package frontends tests frontends other than the page: those in a browser, and the clients of npm without one.
 package frontends
 
 import (

@@ -1,4 +1,4 @@
-// Package page tests the page and other frontends in a browser.
+// Package page tests the page in a browser: its views, its lists of threads, and threads with many lines.
 package page
 
 import (

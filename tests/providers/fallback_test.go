@@ -1,4 +1,4 @@
-// Package providers tests turns with every provider, their limits and failures.
+// Package providers tests what others provide: models, with their limits and failures, and MCP, as a client and as a server.
 package providers
 
 import (

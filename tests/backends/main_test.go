@@ -1,9 +1,0 @@
-package backends
-
-import (
-	"testing"
-
-	"github.com/threadmill/threadmill/tests/internal/harness"
-)
-
-func TestMain(m *testing.M) { harness.Main(m) }
