@@ -129,7 +129,9 @@ func keptTexts(w *harness.Harness, thread string) map[string]int {
 			}
 			done[r.ID] = true
 		case event.TypeEnv:
-			out[textOf(harness.Payload[event.EnvEvent](w, r).Payload)]++
+			if e := harness.Payload[event.EnvEvent](w, r); e.Type == "tick" { // a prompt is a message, too
+				out[textOf(e.Payload)]++
+			}
 			done[r.ID] = true
 		case event.TypeUnqueued:
 			it := harness.Payload[event.Unqueued](w, r).Event
