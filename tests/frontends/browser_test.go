@@ -1,4 +1,4 @@
-// Package frontends tests frontends other than the page: those in a browser, and the clients of npm without one.
+// Package frontends tests frontends other than the page in a browser, and what they are made of.
 package frontends
 
 import (

@@ -47,7 +47,7 @@ func packClient(t *testing.T) clientPackage {
 	return clientPackage{found[0]}
 }
 
-// install makes a project that has the package and a version of ai, and these files of testdata.
+// install makes a project that has the package, a version of ai, and the scripts of tests/npm that use them.
 func (c clientPackage) install(t *testing.T, ai string) (dir string) {
 	dir = t.TempDir()
 	modules := filepath.Join(dir, "node_modules")
@@ -58,16 +58,18 @@ func (c clientPackage) install(t *testing.T, ai string) (dir string) {
 		require.NoError(t, os.Symlink(testenv.NPM(t, from), filepath.Join(modules, name)))
 	}
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte(`{"type":"module"}`), 0o600))
+	for _, script := range []string{"agent.mjs", "transport.mjs", "until.mjs"} {
+		data, err := os.ReadFile(filepath.Join("../npm", script))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, script), data, 0o600))
+	}
 	return dir
 }
 
-// node returns a command that runs a script of tests/npm in a project.
+// node returns a command that runs a script of a project.
 func node(t *testing.T, project, script string, args ...string) *exec.Cmd {
-	data, err := os.ReadFile(filepath.Join("../npm", script))
-	require.NoError(t, err)
-	file := filepath.Join(project, script)
-	require.NoError(t, os.WriteFile(file, data, 0o600))
-	return testenv.Node(t, file, args...)
+	t.Helper()
+	return testenv.Node(t, filepath.Join(project, script), args...)
 }
 
 // TestClientPackage uses the client as it is packed for a registry.

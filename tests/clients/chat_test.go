@@ -1,4 +1,5 @@
-package frontends
+// Package clients tests the clients of npm that talk to threads without a browser.
+package clients
 
 import (
 	"path"

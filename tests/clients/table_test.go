@@ -1,4 +1,4 @@
-package frontends
+package clients
 
 import (
 	"flag"
@@ -101,5 +101,5 @@ func TestTable(t *testing.T) {
 		require.NoError(t, os.WriteFile(file, []byte(want), 0o600))
 		return
 	}
-	require.Equal(t, want, string(text), "go test ./tests/frontends -run TestTable -update writes the table")
+	require.Equal(t, want, string(text), "go test ./tests/clients -run TestTable -update writes the table")
 }
