@@ -74,12 +74,14 @@ func TestLoginWakesLateQuestions(t *testing.T) {
 	asks("t1", "present", "needs another login")
 	asks("t2", "former", "c1")
 	require.Equal(t, http.StatusOK, w.call("GET", "/oauth/callback", nil).status)
-	select {
-	case a := <-late.answered:
-		require.Equal(t, "c1", a.ToolCallID)
-		require.Equal(t, "ann", a.By)
-		require.Equal(t, event.InputAccept, a.Answers["login"].Action)
-	case <-w.ctx.Done():
-		t.Fatal("the question was not answered")
+	for range 2 { // it is looked for again, and these threads do not take the answer
+		select {
+		case a := <-late.answered:
+			require.Equal(t, "c1", a.ToolCallID)
+			require.Equal(t, "ann", a.By)
+			require.Equal(t, event.InputAccept, a.Answers["login"].Action)
+		case <-w.ctx.Done():
+			t.Fatal("the question was not answered")
+		}
 	}
 }
