@@ -31,7 +31,7 @@ type InputLogin struct {
 	Server string `json:"server" doc:"The server, as GET /v1/mcp names it"`
 	User   string `json:"user,omitempty" doc:"The person who has to log in. Missing: anybody who may, for the namespace"`
 
-	Refused string `json:"refused,omitempty" doc:"The id of the login that does not suffice, as GET /v1/mcp/{server} has it. Missing: there was none"`
+	Refused string `json:"refused,omitempty" doc:"The id of the login that does not suffice, as GET /v1/mcp/{name} has it. Missing: there was none"`
 }
 
 // InputRequest is a tool call that waits for a person's input: the payload of an "input_request"
