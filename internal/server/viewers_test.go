@@ -259,6 +259,7 @@ func TestStoreOutage(t *testing.T) {
 	for _, view := range []string{"agent", "base", "env", "world"} {
 		streams[view] = bufio.NewReader(w.viewer("/v1/threads/t1/events?view=" + view).Body)
 		await(t, streams[view], "before")
+		await(t, streams[view], ": heartbeat") // it reads nothing any more: what ends well during an outage would end it
 	}
 
 	o.down.Store(true)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -46,13 +47,47 @@ func open(t testing.TB, schema string, conns int) *postgres.Store {
 	return s
 }
 
-func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Store { return open(t, schema(t), 0) })
+// reused returns a function that opens a store in a schema that an earlier test has left, empty. To make its tables takes longer than
+// most tests.
+func reused(whole *testing.T) func(*testing.T) store.Store {
+	var left []string
+	return func(t *testing.T) store.Store {
+		if len(left) == 0 {
+			left = append(left, schema(whole))
+		}
+		name := left[0]
+		left = left[1:]
+		t.Cleanup(func() {
+			empty(t, name)
+			left = append(left, name)
+		})
+		return open(t, name, 0)
+	}
 }
 
-func TestKnowledge(t *testing.T) {
-	storetest.RunKnowledge(t, func(t *testing.T) store.Store { return open(t, schema(t), 0) })
+// empty deletes what tests have stored in a schema.
+func empty(t *testing.T, schema string) {
+	t.Helper()
+	ctx := context.WithoutCancel(t.Context()) // cancelled before cleanup runs
+	conn, err := pgx.Connect(ctx, testenv.Postgres(t))
+	require.NoError(t, err)
+	defer conn.Close(ctx)
+	// Migrations fill these.
+	rows, err := conn.Query(ctx, `SELECT tablename FROM pg_tables WHERE schemaname = $1 AND
+		tablename NOT IN ('threadmill_migrations', 'compatibility', 'write_probe', 'identity')`, schema)
+	require.NoError(t, err)
+	tables, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	for i, table := range tables {
+		tables[i] = pgx.Identifier{schema, table}.Sanitize()
+	}
+	_, err = conn.Exec(ctx, "TRUNCATE "+strings.Join(tables, ", ")+" RESTART IDENTITY")
+	require.NoError(t, err)
 }
+
+func TestStore(t *testing.T) { storetest.Run(t, reused(t)) }
+
+func TestKnowledge(t *testing.T) { storetest.RunKnowledge(t, reused(t)) }
 
 func TestProcessesShareEntities(t *testing.T) {
 	name := schema(t)

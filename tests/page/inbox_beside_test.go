@@ -20,10 +20,10 @@ func TestPageAgentsSideBySide(t *testing.T) {
 		return agent.Agent{Name: name, Instructions: "You help.", Model: "openai/stand-in"}
 	}
 	w := harness.New(t, harness.Options{Agents: []agent.Agent{one("planner"), one("reviewer")}})
-	id := largeThread(w, 2000, "planner", "reviewer")
+	id := largeThread(w, 700, "planner", "reviewer")
 	p := browser.New(t).Open(browser.ThreadPage(w.API.URL, id))
 	p.Do(chromedp.EmulateViewport(1440, 900))
-	p.Sees(".message .body", "message 1999")
+	p.Sees(".message .body", "message 699")
 	p.Until(settled)
 	// stand waits until exactly two messages are marked, and are where an expression of their rectangles says.
 	stand := func(where string) {

@@ -147,9 +147,9 @@ const settled = `document.querySelector(".lines > .line") !== null && document.q
 func TestPageKeepsPlace(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{})
-	id := largeThread(w, 1500)
+	id := largeThread(w, 700)
 	p := browser.New(t).Open(browser.ThreadPage(w.API.URL, id))
-	p.Sees(".message .body", "message 1499")
+	p.Sees(".message .body", "message 699")
 	p.Until(settled)
 	// All pages are loaded while a person scrolls up: the last line in view moves by each step, and by nothing else.
 	moved := browser.Evaluate[float64](p, `(async () => {
@@ -187,7 +187,7 @@ func TestPageKeepsPlace(t *testing.T) {
 	tool := browser.Evaluate[string](p, `document.querySelector(".lines .tool details[open]").closest(".line").id`)
 	browser.Evaluate[chromedp.Void](p, fmt.Sprintf(`document.querySelector('[id=%q] summary').focus({ preventScroll: true })`, tool))
 	p.Click("button", "Newest")
-	p.Sees(".message .body", "message 1499")
+	p.Sees(".message .body", "message 699")
 	assert.NotEmpty(t, browser.Evaluate[string](p, "selected"))
 	assert.Equal(t, browser.Evaluate[string](p, "selected"), browser.Evaluate[string](p, "getSelection().toString()"))
 	assert.Equal(t, tool, browser.Evaluate[string](p, `document.activeElement.closest(".line")?.id ?? ""`))

@@ -14,11 +14,11 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
-// TestPageFiftyCalls decides on fifty calls of ten threads by keyboard alone, after reading each: what lists is approved, what removes is denied.
+// TestPageCallsByKeyboard decides on twenty calls of four threads by keyboard alone, after reading each: what lists is approved, what removes is denied.
 // The log has the time for each decision, of which the page waits 0.4 seconds so that people can read.
-func TestPageFiftyCalls(t *testing.T) {
+func TestPageCallsByKeyboard(t *testing.T) {
 	t.Parallel()
-	const threads, calls = 10, 5
+	const threads, calls = 4, 5
 	w := harness.New(t, harness.Options{Agents: []agent.Agent{{
 		Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note"}, Approvals: map[string]agent.Policy{"note": agent.PolicyAlways},
 	}}})
