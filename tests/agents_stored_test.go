@@ -1,8 +1,6 @@
 package tests
 
 import (
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -15,21 +13,6 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
-
-// callAPI sends a request, with a JSON body if there is one, and requires the status.
-func callAPI(w *harness.Harness, method, path, body string, status int) string {
-	w.T.Helper()
-	req, err := http.NewRequestWithContext(w.Ctx(), method, w.API.URL+path, strings.NewReader(body))
-	require.NoError(w.T, err)
-	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
-	require.NoError(w.T, err)
-	defer res.Body.Close()
-	answer, err := io.ReadAll(res.Body)
-	require.NoError(w.T, err)
-	require.Equal(w.T, status, res.StatusCode, string(answer))
-	return string(answer)
-}
 
 // shownLast returns the system message and the tool names of the last model call.
 func shownLast(w *harness.Harness) (system string, tools []string) {
@@ -45,7 +28,7 @@ func shownLast(w *harness.Harness) (system string, tools []string) {
 func TestStoredAgentWhoseToolIsGone(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{})
-	callAPI(w, "PUT", "/v1/agents/clerk", `{"model": "openai/stand-in", "tools": ["note", "refund"]}`, 422)
+	check.CallAPI(w, "PUT", "/v1/agents/clerk", `{"model": "openai/stand-in", "tools": ["note", "refund"]}`, 422)
 	definition := `{"name":"clerk","model":"openai/stand-in","tools":["note","refund"],"approvals":{"refund":"always"}}`
 	_, err := w.Store.SaveAgent(w.Ctx(), w.TaskQueue, store.AgentVersion{Name: "clerk", Definition: []byte(definition)}, -1)
 	require.NoError(t, err)
@@ -85,27 +68,27 @@ func storedAgents(t *testing.T, w *harness.Harness) {
 	require.True(t, strings.HasPrefix(system, "As configured."), system)
 	require.Equal(t, []string{"note"}, tools)
 
-	callAPI(w, "PUT", "/v1/agents/clerk?by=ann", `{"model": "openai/stand-in", "instructions": "As stored."}`, 201)
+	check.CallAPI(w, "PUT", "/v1/agents/clerk?by=ann", `{"model": "openai/stand-in", "instructions": "As stored."}`, 201)
 	system, tools = says("clerk", "two")
 	require.Equal(t, "As stored.", system, "S4-47 an edited prompt applies to the next call")
 	require.Empty(t, tools, "S4-47 and so do its tools")
 
-	callAPI(w, "PUT", "/v1/agents/clerk?ifVersion=1", `{"model": "openai/stand-in", "instructions": "As edited."}`, 200)
+	check.CallAPI(w, "PUT", "/v1/agents/clerk?ifVersion=1", `{"model": "openai/stand-in", "instructions": "As edited."}`, 200)
 	system, _ = says("clerk", "three")
 	require.Equal(t, "As edited.", system, "S4-47")
 
-	callAPI(w, "PUT", "/v1/agents/scribe", `{"model": "openai/stand-in", "instructions": "You write."}`, 201)
+	check.CallAPI(w, "PUT", "/v1/agents/scribe", `{"model": "openai/stand-in", "instructions": "You write."}`, 201)
 	_, err := w.Threads.Update(w.Ctx(), id, signals.ThreadChange{Agents: []string{"clerk", "scribe"}})
 	require.NoError(t, err)
 	system, _ = says("scribe", "@scribe four")
 	require.Equal(t, "You write.", system, "an agent that nobody has configured takes part")
 
-	callAPI(w, "DELETE", "/v1/agents/clerk?by=bob", "", 204)
+	check.CallAPI(w, "DELETE", "/v1/agents/clerk?by=bob", "", 204)
 	system, tools = says("clerk", "@clerk five")
 	require.True(t, strings.HasPrefix(system, "As configured."), "the configured one shows again: %s", system)
 	require.Equal(t, []string{"note"}, tools)
 
-	callAPI(w, "DELETE", "/v1/agents/scribe", "", 204)
+	check.CallAPI(w, "DELETE", "/v1/agents/scribe", "", 204)
 	out := w.Say(id, "@scribe six")
 	require.Equal(t, signals.TurnFailed, out.Status)
 	require.Contains(t, out.Error, "scribe")

@@ -42,7 +42,7 @@ func waits() []wait {
 		},
 		{
 			thread: "input", agent: "assistant", says: "use book {}", lost: lostInput,
-			answers: []func(*testing.T, *harness.Harness, string){answersForm("when", accepted(`{"day":"monday"}`)), answersForm("pay", accepted(""))},
+			answers: []func(*testing.T, *harness.Harness, string){answersForm("when", check.Accepted(`{"day":"monday"}`)), answersForm("pay", check.Accepted(""))},
 		},
 		{
 			thread: "quorum", agent: "careful", says: check.Touches("quorum"), files: []string{"quorum"},
@@ -67,7 +67,7 @@ func waitingAgents(team []agent.Agent) []agent.Agent {
 // lostInput is the result of a call whose arguments and state no history has.
 const lostInput = "tool book: Error: the arguments of this call were lost when the store was restored from a backup. Whether it ran is unknown; it was not run again.\n"
 
-func waitingTools() []tool.Tool { return append(clientTools(), &harness.Booking{}) }
+func waitingTools() []tool.Tool { return append(check.ClientTools(), &harness.Booking{}) }
 
 // begin begins the wait, and returns the id of its event.
 func (d wait) begin(t *testing.T, w *harness.Harness) string {

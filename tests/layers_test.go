@@ -182,3 +182,12 @@ func TestLayersAreWatched(t *testing.T) {
 		}, g.upward([][]string{{"event"}, {"store"}, {"signals"}, {"internal/thread"}, {"workflows"}, {"activities"}, {"."}}))
 	})
 }
+
+// TestModelsOnly: whoever calls a model by itself neither runs, stores nor announces anything.
+func TestModelsOnly(t *testing.T) {
+	t.Run("X10 S4-65 a package of models knows neither tools, store nor stream", func(t *testing.T) {
+		for pkg := range importsOf(t, "./llm/...") {
+			require.NotContains(t, []string{"tool", "store", "stream", "activities", "workflows", "signals", "agent", "internal/thread", "internal/step"}, pkg)
+		}
+	})
+}

@@ -29,7 +29,7 @@ func TestEventsExpireOnTime(t *testing.T) {
 			w.Post(id, "use spied {}")
 			q := w.AwaitApproval(id, 1)[0]
 			return func() {
-				_, err := w.Threads.Decide(w.Ctx(), id, denying(q))
+				_, err := w.Threads.Decide(w.Ctx(), id, check.Denying(q))
 				require.NoError(t, err)
 			}
 		},

@@ -357,7 +357,7 @@ func liveSubInput(l lived) {
 		require.NoError(l.T, err)
 		require.Equal(l.T, signals.DecideAccepted, got)
 	}
-	day, paid := accepted(`{"day":"monday"}`), accepted("")
+	day, paid := check.Accepted(`{"day":"monday"}`), check.Accepted("")
 	posted := l.Post(l.id, "use book {}")
 	answer(l.id, 1, "when", event.InputAnswer{Action: event.InputDecline})
 	require.Equal(l.T, signals.TurnCompleted, l.Await(l.id, posted).Status)

@@ -21,7 +21,7 @@ func TestReplayedTests(t *testing.T) {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		comments := regexp.MustCompile(`(?m)^//\s*ci:.*$`).FindAllString(string(text), -1)
-		tests := regexp.MustCompile(`(?m)^//ci:replayed\nfunc Test\w+\(`).FindAllString(string(text), -1)
+		tests := regexp.MustCompile(`(?m)^//ci:replayed( only)?\nfunc Test\w+\(`).FindAllString(string(text), -1)
 		require.Len(t, tests, len(comments), "%s: %v", file, comments)
 		marked += len(tests)
 	}

@@ -176,9 +176,9 @@ func TestCallbacksReplace(t *testing.T) {
 	}
 	t.Run("S0-10 a run sees what was put in place, pieces and whole", func(t *testing.T) {
 		require.NotContains(t, byAgent(events), "4711")
-		require.Equal(t, "my pin is (hidden)", lastLine(pieces(events)))
+		require.Equal(t, "my pin is (hidden)", check.LastLine(pieces(events)))
 		said := contentsOf(events)
-		require.Equal(t, "my pin is (hidden)", lastLine(said[len(said)-1]))
+		require.Equal(t, "my pin is (hidden)", check.LastLine(said[len(said)-1]))
 		for _, e := range events {
 			if e.Type == event.EventToolCall {
 				require.JSONEq(t, `{"pin":"****"}`, e.ToolArgs)
@@ -191,19 +191,19 @@ func TestCallbacksReplace(t *testing.T) {
 			shown = append(shown, f.Event)
 		}
 		require.NotContains(t, byAgent(shown), "4711")
-		require.Equal(t, "my pin is ****", lastLine(pieces(shown)))
+		require.Equal(t, "my pin is ****", check.LastLine(pieces(shown)))
 	})
 	t.Run("S0-09 S0-10 what runs and what is stored is what was said", func(t *testing.T) {
 		require.JSONEq(t, `{"pin":"4711"}`, check.Only(t, pay.Seen()).Arguments)
 		messages := w.Messages(id)
-		require.Equal(t, "my pin is 4711", lastLine(messages[len(messages)-1].Content))
+		require.Equal(t, "my pin is 4711", check.LastLine(messages[len(messages)-1].Content))
 		require.JSONEq(t, `{"pin":"4711"}`, messages[1].ToolCalls[0].Function.Arguments)
 		for _, rec := range w.Records(id) {
 			require.NotContains(t, string(rec.Payload), "****")
 		}
 		out, err := r.Wait(w.Ctx())
 		require.NoError(t, err)
-		require.Equal(t, "my pin is 4711", lastLine(out.Message.Content), "a result is not a view")
+		require.Equal(t, "my pin is 4711", check.LastLine(out.Message.Content), "a result is not a view")
 	})
 }
 
@@ -219,10 +219,6 @@ func TestPanickingCallbacks(t *testing.T) {
 	})
 	require.Equal(t, "1 2 3 4 5", pieces(completes(t, r)), "S2-35 the events go on")
 	require.Equal(t, "1 2 3 4 5", own.contents[len(own.contents)-1].Content, "S2-35 and so do the other callbacks")
-}
-
-func lastLine(s string) string {
-	return s[strings.LastIndex(s, "\n")+1:]
 }
 
 // TestRunWithHooks follows the changes of hooks to a message and its reply.

@@ -23,7 +23,7 @@ func TestMentionOfNobody(t *testing.T) {
 	}})
 	id := w.Open("alice", "bob")
 	listed := func(activity string) string {
-		return callAPI(w, http.MethodGet, "/v1/threads?activity="+activity, "", http.StatusOK)
+		return check.CallAPI(w, http.MethodGet, "/v1/threads?activity="+activity, "", http.StatusOK)
 	}
 	says := func(content, detail string) {
 		t.Helper()

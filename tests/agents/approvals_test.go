@@ -31,7 +31,7 @@ func awaitDecided(w *harness.Harness, thread, toolCallID string) event.Approval 
 
 // TestApprovalOfASubAgent decides in the parent thread, over each entry point.
 //
-//ci:replayed
+//ci:replayed only
 func TestApprovalOfASubAgent(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{Agents: check.Team()})
@@ -236,7 +236,7 @@ func TestApprovalsOfMany(t *testing.T) {
 
 // TestApprovalTwoLevelsDown: people decide in the top thread on a call of a sub-agent's sub-agent.
 //
-//ci:replayed
+//ci:replayed only
 func TestApprovalTwoLevelsDown(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{Agents: check.Team()})

@@ -82,7 +82,7 @@ const monday = `{"answers":{"when":{"action":"accept","content":{"day":"monday"}
 // TestInputOfASubAgent answers the questions of a tool of a sub-agent in the threads above it, over each entry
 // point.
 //
-//ci:replayed
+//ci:replayed only
 func TestInputOfASubAgent(t *testing.T) {
 	t.Parallel()
 	w := newAsking(t)
@@ -313,7 +313,7 @@ func TestAnswersToSubAgents(t *testing.T) {
 
 // TestMessagesWhileASubAgentAsks: the thread goes on while its sub-agent waits for input, also with a new worker.
 //
-//ci:replayed
+//ci:replayed only
 func TestMessagesWhileASubAgentAsks(t *testing.T) {
 	t.Parallel()
 	w := asking{harness.New(t, harness.Options{Agents: check.Team("book"), Tools: []tool.Tool{&harness.Booking{}}, NoWorker: true}), nil}

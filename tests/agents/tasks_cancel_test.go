@@ -53,7 +53,7 @@ const maxTasks = 100
 
 // TestTaskCancelled cancels tasks in every way.
 //
-//ci:replayed
+//ci:replayed only
 func TestTaskCancelled(t *testing.T) {
 	t.Parallel()
 	work := check.NewJobs()

@@ -163,7 +163,7 @@ func TestTaskCompletedFromOutsideWhileItRuns(t *testing.T) {
 
 // TestTaskIsLate lets tasks reach their deadlines.
 //
-//ci:replayed
+//ci:replayed only
 func TestTaskIsLate(t *testing.T) {
 	t.Parallel()
 	work := check.NewJobs()

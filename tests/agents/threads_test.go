@@ -24,7 +24,7 @@ import (
 // TestSubAgentThread looks at the thread of a sub-agent, during and after its work, over every
 // entry point.
 //
-//ci:replayed
+//ci:replayed only
 func TestSubAgentThread(t *testing.T) {
 	t.Parallel()
 	g := check.NewGate("wait")

@@ -62,7 +62,7 @@ func holdOf(t *testing.T) time.Duration {
 
 // TestRapidEvents covers debounce and throttle.
 //
-//ci:replayed
+//ci:replayed only
 func TestRapidEvents(t *testing.T) {
 	t.Parallel()
 	l, hold := newLedger(), holdOf(t)
@@ -171,7 +171,7 @@ func heldClosed(t *testing.T, w *harness.Harness, l *ledger) {
 
 // TestRapidEventsLiveOn holds back events across continue-as-new and a restart of the worker.
 //
-//ci:replayed
+//ci:replayed only
 func TestRapidEventsLiveOn(t *testing.T) {
 	t.Parallel()
 	l, long := newLedger(), 2*holdOf(t)

@@ -250,7 +250,7 @@ func requireTitled(t *testing.T, w *harness.Harness, thread, blocked string) {
 // TestHookWorkflowDropsAndProduces: hook workflows that wait have the same decisions as hooks in
 // Go.
 //
-//ci:replayed
+//ci:replayed only
 func TestHookWorkflowDropsAndProduces(t *testing.T) {
 	t.Parallel()
 	r := check.NewReview(t, harness.Options{}, nil)

@@ -20,7 +20,7 @@ import (
 
 // TestHooksChangeEvents replaces events.
 //
-//ci:replayed
+//ci:replayed only
 func TestHooksChangeEvents(t *testing.T) {
 	t.Parallel()
 	d, spied := check.NewDesk(), check.NewSpy("spied")

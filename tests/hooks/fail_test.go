@@ -76,7 +76,7 @@ func failsOn(what string) hook.Func {
 
 // TestHooksFail covers every failure of hooks.
 //
-//ci:replayed
+//ci:replayed only
 func TestHooksFail(t *testing.T) {
 	t.Parallel()
 	d, spied := check.NewDesk(), check.NewSpy("spied")

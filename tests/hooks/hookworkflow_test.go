@@ -126,7 +126,7 @@ func TestHookWorkflow(t *testing.T) {
 
 // TestHookWorkflowFails: a hook workflow ends without a decision.
 //
-//ci:replayed
+//ci:replayed only
 func TestHookWorkflowFails(t *testing.T) {
 	t.Parallel()
 	t.Run("S0-23 closed: the event fails visibly, and can be retried", func(t *testing.T) {

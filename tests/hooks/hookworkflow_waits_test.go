@@ -21,7 +21,7 @@ var moved = map[string]bool{"": false, " after the thread has moved": true}
 // TestHookWorkflowWaits: a hook workflow waits for a person, whatever happens to the thread
 // meanwhile.
 //
-//ci:replayed
+//ci:replayed only
 func TestHookWorkflowWaits(t *testing.T) {
 	t.Parallel()
 	t.Run("S2-51 the worker of the thread is restarted", func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestHookWorkflowIsInterrupted(t *testing.T) {
 
 // TestHookWorkflowIsTerminated terminates hook workflows like an operator.
 //
-//ci:replayed
+//ci:replayed only
 func TestHookWorkflowIsTerminated(t *testing.T) {
 	t.Parallel()
 	for when, moves := range moved {

@@ -24,7 +24,7 @@ const waitForPerson = "wait_for_person"
 
 // TestProcessorsReplaceDefault: a processor replaces the built-in processing, whatever it produces.
 //
-//ci:replayed
+//ci:replayed only
 func TestProcessorsReplaceDefault(t *testing.T) {
 	t.Parallel()
 	d, spied := check.NewDesk(), check.NewSpy("spied")

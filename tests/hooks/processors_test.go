@@ -37,7 +37,7 @@ func system(content string) hook.Produced {
 
 // TestProcessors replaces default processing by processors.
 //
-//ci:replayed
+//ci:replayed only
 func TestProcessors(t *testing.T) {
 	t.Parallel()
 	d, spied := check.NewDesk(), check.NewSpy("spied")

@@ -29,7 +29,7 @@ var ulid = regexp.MustCompile(`^[0-7][0-9A-HJKMNP-TV-Z]{25}$`)
 
 // TestQueue follows events through the queue.
 //
-//ci:replayed
+//ci:replayed only
 func TestQueue(t *testing.T) {
 	t.Parallel()
 	d := check.NewDesk()

@@ -45,7 +45,7 @@ var speakers = []speaker{
 
 // TestRespond responds to events in place of their default processing.
 //
-//ci:replayed
+//ci:replayed only
 func TestRespond(t *testing.T) {
 	t.Parallel()
 	d, spied, slow := check.NewDesk(), check.NewSpy("spied"), check.NewGate("slow")

@@ -2,10 +2,12 @@ package check
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"log/slog"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/threadmill/threadmill/tool"
 )
@@ -87,4 +89,15 @@ func (s *Spy) WhenCalled(look func(tool.Call)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.look = look
+}
+
+// ClientTools run in a connected client. The second has a short timeout, and calls of the third
+// need approval.
+func ClientTools() []tool.Tool {
+	parameters := json.RawMessage(`{"type":"object","properties":{"of":{"type":"string"}},"additionalProperties":false}`)
+	return []tool.Tool{
+		tool.Client(tool.Definition{Name: "photo", Description: "Takes a photo.", Parameters: parameters}),
+		tool.Client(tool.Definition{Name: "glance", Description: "Takes a look.", Deadline: time.Second}),
+		tool.Client(tool.Definition{Name: "record", Description: "Records a film.", Parameters: parameters, NeedsApproval: true, ApprovalReason: "people are seen"}),
+	}
 }

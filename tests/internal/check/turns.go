@@ -3,7 +3,9 @@ package check
 import (
 	"bytes"
 	"encoding/json"
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -30,6 +32,21 @@ func Request(t *testing.T, w *harness.Harness, method, path string, body any) (i
 	out := map[string]any{}
 	_ = json.NewDecoder(res.Body).Decode(&out)
 	return res.StatusCode, out
+}
+
+// CallAPI sends a request, with a JSON body if there is one, and requires the status.
+func CallAPI(w *harness.Harness, method, path, body string, status int) string {
+	w.T.Helper()
+	req, err := http.NewRequestWithContext(w.Ctx(), method, w.API.URL+path, strings.NewReader(body))
+	require.NoError(w.T, err)
+	req.Header.Set("Content-Type", "application/json")
+	res, err := http.DefaultClient.Do(req)
+	require.NoError(w.T, err)
+	defer res.Body.Close()
+	answer, err := io.ReadAll(res.Body)
+	require.NoError(w.T, err)
+	require.Equal(w.T, status, res.StatusCode, string(answer))
+	return string(answer)
 }
 
 // Await waits for the end of a posted event's turn.
@@ -98,6 +115,22 @@ func Approving(q event.ApprovalRequest) signals.Decide {
 	return signals.Decide{ToolCallID: q.ToolCallID, Decision: event.DecisionApprove, By: "ann", Round: q.Round}
 }
 
+// Denying is ann's denial of a request.
+func Denying(q event.ApprovalRequest) signals.Decide {
+	d := Approving(q)
+	d.Decision = event.DecisionDeny
+	return d
+}
+
+// Accepted is the answer to a question of someone who accepts, with a content if the question is a form.
+func Accepted(content string) event.InputAnswer {
+	a := event.InputAnswer{Action: event.InputAccept}
+	if content != "" {
+		a.Content = json.RawMessage(content)
+	}
+	return a
+}
+
 // MessagesPage reads a page of messages like a client of the API.
 func MessagesPage(t *testing.T, w *harness.Harness, thread string) []map[string]any {
 	t.Helper()
@@ -108,4 +141,9 @@ func MessagesPage(t *testing.T, w *harness.Harness, thread string) []map[string]
 		messages = append(messages, m.(map[string]any))
 	}
 	return messages
+}
+
+// LastLine is the last line of a text.
+func LastLine(s string) string {
+	return s[strings.LastIndex(s, "\n")+1:]
 }

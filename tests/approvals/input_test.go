@@ -1,4 +1,4 @@
-package tests
+package approvals
 
 import (
 	"encoding/json"
@@ -20,14 +20,6 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
-
-func accepted(content string) event.InputAnswer {
-	a := event.InputAnswer{Action: event.InputAccept}
-	if content != "" {
-		a.Content = json.RawMessage(content)
-	}
-	return a
-}
 
 // asksInput makes the agent call the tool, and returns its question.
 func (c talk) asksInput() (posted string, q event.InputRequest) {
@@ -86,12 +78,12 @@ func TestToolsAskPeople(t *testing.T) {
 
 		stop()
 		stop = o.StartWorker()
-		c.answersInput(signals.DecideAccepted, q, map[string]event.InputAnswer{"when": accepted(`{"day":"monday"}`)})
+		c.answersInput(signals.DecideAccepted, q, map[string]event.InputAnswer{"when": check.Accepted(`{"day":"monday"}`)})
 		pay := c.awaitInput(2)
 		require.Equal(t, "https://pay.example/42", pay.Questions[0].URL)
-		c.answersInput(signals.DecideAlreadyResolved, q, map[string]event.InputAnswer{"when": accepted(`{"day":"monday"}`)})
+		c.answersInput(signals.DecideAlreadyResolved, q, map[string]event.InputAnswer{"when": check.Accepted(`{"day":"monday"}`)})
 		c.answersInput(signals.DecideConflict, q, map[string]event.InputAnswer{"when": {Action: event.InputDecline}})
-		c.answersInput(signals.DecideAccepted, pay, map[string]event.InputAnswer{"pay": accepted("")})
+		c.answersInput(signals.DecideAccepted, pay, map[string]event.InputAnswer{"pay": check.Accepted("")})
 		c.completes(posted)
 		require.Equal(t, `booked: secret state, {"day":"monday"}, paid: accept`, c.resultOf(q.ToolCallID).Content)
 		require.EqualValues(t, 3, book.Runs.Load()-before)
@@ -131,7 +123,7 @@ func TestToolsAskPeople(t *testing.T) {
 		c := o.talk(t)
 		_, q := c.asksInput()
 		before := book.Runs.Load()
-		c.signals(signals.SignalAnswerInput, signals.InputAnswers{ToolCallID: q.ToolCallID, Answers: map[string]event.InputAnswer{"when": accepted(`{"day":"sunday"}`)}, By: "ann"})
+		c.signals(signals.SignalAnswerInput, signals.InputAnswers{ToolCallID: q.ToolCallID, Answers: map[string]event.InputAnswer{"when": check.Accepted(`{"day":"sunday"}`)}, By: "ann"})
 		again := c.awaitInput(2)
 		require.Contains(t, again.Questions[0].Message, "When do you come?\n\nThe last answer was not valid: day: must be one of")
 		require.Equal(t, before, book.Runs.Load(), "the tool does not see it")
@@ -143,7 +135,7 @@ func TestToolsAskPeople(t *testing.T) {
 		_, q := c.asksInput()
 		require.NoError(t, c.Threads.Control(c.Ctx(), c.id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
 		require.Eventually(t, func() bool { return len(check.Results(c.Harness, c.id)) == 1 }, testenv.Patience, testenv.Tick)
-		got, err := c.Threads.AnswerInput(c.Ctx(), c.id, signals.InputAnswers{ToolCallID: q.ToolCallID, Answers: map[string]event.InputAnswer{"when": accepted(`{"day":"monday"}`)}, By: "ann"})
+		got, err := c.Threads.AnswerInput(c.Ctx(), c.id, signals.InputAnswers{ToolCallID: q.ToolCallID, Answers: map[string]event.InputAnswer{"when": check.Accepted(`{"day":"monday"}`)}, By: "ann"})
 		require.NoError(t, err)
 		require.Equal(t, signals.DecideNotPending, got)
 		check.RequireSettled(t, c.Harness, c.id)

@@ -1,4 +1,4 @@
-package tests
+package approvals
 
 import (
 	"encoding/json"
@@ -17,17 +17,6 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
 )
-
-// clientTools run in a connected client. The second has a short timeout, and calls of the third
-// need approval.
-func clientTools() []tool.Tool {
-	parameters := json.RawMessage(`{"type":"object","properties":{"of":{"type":"string"}},"additionalProperties":false}`)
-	return []tool.Tool{
-		tool.Client(tool.Definition{Name: "photo", Description: "Takes a photo.", Parameters: parameters}),
-		tool.Client(tool.Definition{Name: "glance", Description: "Takes a look.", Deadline: time.Second}),
-		tool.Client(tool.Definition{Name: "record", Description: "Records a film.", Parameters: parameters, NeedsApproval: true, ApprovalReason: "people are seen"}),
-	}
-}
 
 // atClient makes the agent call a client-side tool, and returns the call that the client gets.
 func (c talk) atClient(lines ...string) (posted string, call event.ClientCall) {
@@ -79,7 +68,7 @@ func (c talk) answered(call event.ClientCall, output string, isError bool) {
 //ci:replayed
 func TestClientRunsTools(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t, harness.Options{NoWorker: true, Tools: clientTools()})
+	o := newOffice(t, harness.Options{NoWorker: true, Tools: check.ClientTools()})
 	stop := o.StartWorker()
 	t.Run("answered by update", func(t *testing.T) {
 		c := o.talk(t)
@@ -151,7 +140,7 @@ func TestClientRunsTools(t *testing.T) {
 // TestClientAnswersThatDoNotFit: invalid results change nothing.
 func TestClientAnswersThatDoNotFit(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t, harness.Options{Tools: clientTools(), Agents: []agent.Agent{
+	o := newOffice(t, harness.Options{Tools: check.ClientTools(), Agents: []agent.Agent{
 		{Name: "alice", Model: "openai/stand-in", Tools: []string{"photo", "glance", "record"}}, {Name: "bob", Model: "openai/stand-in", Tools: []string{"photo"}},
 	}})
 	byHTTP := func(t *testing.T, c talk, status int, want signals.DecideOutcome, r signals.ToolResult) {
@@ -242,7 +231,7 @@ func (c talk) tooLateFor(call event.ClientCall) {
 // TestClientRunsWhatIsApproved: a client gets a call only after its approval.
 func TestClientRunsWhatIsApproved(t *testing.T) {
 	t.Parallel()
-	o := newOffice(t, harness.Options{Tools: clientTools()})
+	o := newOffice(t, harness.Options{Tools: check.ClientTools()})
 	t.Run("approved: it waits for its client then", func(t *testing.T) {
 		c := o.talk(t)
 		posted, q := c.asks(`use record {"of":"hall"}`)

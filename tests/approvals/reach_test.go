@@ -1,4 +1,4 @@
-package tests
+package approvals
 
 import (
 	"encoding/json"
@@ -48,13 +48,13 @@ func TestApprovalReachesNoFurtherThanItsApprover(t *testing.T) {
 
 		posted, q = c.asks(to("real"))
 		c.decides(signals.DecideNotAllowed, check.Approving(q))
-		boss := denying(q)
+		boss := check.Denying(q)
 		boss.By = "boss"
 		c.decides(signals.DecideAccepted, boss)
 		c.completes(posted)
 		posted, q = c.asks(to("all"))
 		require.Equal(t, 2, q.Quorum)
-		c.decides(signals.DecideAccepted, denying(q))
+		c.decides(signals.DecideAccepted, check.Denying(q))
 		c.completes(posted)
 		require.Equal(t, []string{`{"to":"test"}`, `{"to":"another test"}`}, argumentsSeen(s, c.id))
 	})
@@ -70,7 +70,7 @@ func TestApprovalReachesNoFurtherThanItsApprover(t *testing.T) {
 		c.decides(signals.DecideAccepted, d)
 		for _, q := range c.AwaitApproval(c.id, 2) {
 			require.Contains(t, []string{`{"to":"real"}`, `{"to":"all"}`}, q.Arguments)
-			no := denying(q)
+			no := check.Denying(q)
 			no.By = "boss"
 			c.decides(signals.DecideAccepted, no)
 		}
@@ -86,7 +86,7 @@ func TestApprovalReachesNoFurtherThanItsApprover(t *testing.T) {
 			_, err := c.Threads.Decide(c.Ctx(), c.id, d)
 			require.ErrorContains(t, err, "args: ")
 			c.undecided(q)
-			c.decides(signals.DecideAccepted, denying(q))
+			c.decides(signals.DecideAccepted, check.Denying(q))
 			c.completes(posted)
 			require.Empty(t, argumentsSeen(s, c.id))
 		})
@@ -105,7 +105,7 @@ func TestTermsBecomeStricter(t *testing.T) {
 	c.decides(signals.DecideAccepted, granting(q))
 	c.completes(posted)
 	c.runsUnasked(call)
-	callAPI(c.Harness, http.MethodPut, "/v1/agents/clerk",
+	check.CallAPI(c.Harness, http.MethodPut, "/v1/agents/clerk",
 		`{"model":"openai/stand-in","tools":["deploy"],"approvalTerms":{"approvers":["boss"]}}`, http.StatusCreated)
 	posted, q = c.asks(call)
 	require.Equal(t, []string{"boss"}, q.Approvers, "what ann has granted is not for her to grant any more")
@@ -170,7 +170,7 @@ func TestAgentsAboveDecideNothing(t *testing.T) {
 				talk{o, t, check.Sub(c.Harness, c.id, 1)}.decides(signals.DecideNotAllowed, d)
 			}
 			c.undecided(q)
-			c.decides(signals.DecideAccepted, denying(q))
+			c.decides(signals.DecideAccepted, check.Denying(q))
 			c.completes(posted)
 			require.Empty(t, check.Made(c.Harness, c.id))
 		})

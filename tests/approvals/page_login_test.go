@@ -1,4 +1,4 @@
-package tests
+package approvals
 
 import (
 	"net/url"

@@ -1,4 +1,4 @@
-package tests
+package approvals
 
 import (
 	"context"
@@ -33,7 +33,7 @@ func TestDecisionsFromElsewhere(t *testing.T) {
 	other.Say(other.id, "hello")
 
 	t.Run("S4-91 in another thread", func(t *testing.T) {
-		for _, d := range []signals.Decide{check.Approving(q), denying(q), granting(q)} {
+		for _, d := range []signals.Decide{check.Approving(q), check.Denying(q), granting(q)} {
 			other.decides(signals.DecideNotPending, d)
 			other.decidesByHTTP(http.StatusNotFound, signals.DecideNotPending, d)
 			other.signals(signals.SignalDecide, d)
@@ -74,7 +74,7 @@ func TestGrantsOfOtherNamespaces(t *testing.T) {
 	require.NoError(t, twin.Threads.Open(twin.Ctx(), twin.id, signals.Start{}, nil))
 	posted, again := twin.asks(`use spied {}`)
 	require.Equal(t, q.Digest, again.Digest)
-	twin.decides(signals.DecideAccepted, denying(again))
+	twin.decides(signals.DecideAccepted, check.Denying(again))
 	twin.completes(posted)
 	require.Len(t, s.Seen(), 1)
 	c.runsUnasked(`use spied {}`)
@@ -104,7 +104,7 @@ func TestSwappedCalls(t *testing.T) {
 		"S4-93 arguments that are none": func(d *signals.Decide) { d.ToolArgs = json.RawMessage(`7`) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, d := range []signals.Decide{check.Approving(q), denying(q)} {
+			for _, d := range []signals.Decide{check.Approving(q), check.Denying(q)} {
 				swap(&d)
 				c.decides(signals.DecideMismatch, d)
 				c.decidesByHTTP(http.StatusConflict, signals.DecideMismatch, d)
@@ -137,7 +137,7 @@ func TestReplayedDecision(t *testing.T) {
 	c.decides(signals.DecideMismatch, granting(q))
 	c.decidesByHTTP(http.StatusConflict, signals.DecideMismatch, check.Approving(q))
 	c.signals(signals.SignalDecide, check.Approving(q))
-	c.signals(signals.SignalDecide, denying(q))
+	c.signals(signals.SignalDecide, check.Denying(q))
 	ahead := check.Approving(q)
 	ahead.Round = 3
 	c.decides(signals.DecideMismatch, ahead)
@@ -217,7 +217,7 @@ func TestConflictingDecisions(t *testing.T) {
 	all := make(chan said, 8)
 	for i := range cap(all) {
 		wg.Go(func() {
-			d := []signals.Decide{check.Approving(q), denying(q)}[i%2]
+			d := []signals.Decide{check.Approving(q), check.Denying(q)}[i%2]
 			out, err := c.Threads.Decide(context.Background(), c.id, d)
 			assert.NoError(t, err)
 			all <- said{d.Decision, out.Result}
@@ -249,7 +249,7 @@ func TestWhoMayDecideOnCalls(t *testing.T) {
 		t.Helper()
 		before := len(check.OfType(c.Harness, c.id, event.TypeRejected))
 		for _, name := range who {
-			for _, d := range []signals.Decide{check.Approving(q), denying(q)} {
+			for _, d := range []signals.Decide{check.Approving(q), check.Denying(q)} {
 				d.By = name
 				c.decides(signals.DecideNotAllowed, d)
 				c.decidesByHTTP(http.StatusForbidden, signals.DecideNotAllowed, d)

@@ -1,4 +1,4 @@
-package tests
+package approvals
 
 import (
 	"net/http"
@@ -105,13 +105,6 @@ func (c talk) again(q event.ApprovalRequest) event.ApprovalRequest {
 	return found
 }
 
-// denying is ann's denial of a request.
-func denying(q event.ApprovalRequest) signals.Decide {
-	d := check.Approving(q)
-	d.Decision = event.DecisionDeny
-	return d
-}
-
 // granting is ann's approval of a request for the session.
 func granting(q event.ApprovalRequest) signals.Decide {
 	d := check.Approving(q)
@@ -184,7 +177,7 @@ func (c talk) runsUnasked(lines ...string) {
 func (c talk) denied(lines ...string) {
 	c.t.Helper()
 	posted, q := c.asks(lines...)
-	c.decides(signals.DecideAccepted, denying(q))
+	c.decides(signals.DecideAccepted, check.Denying(q))
 	c.completes(posted)
 }
 

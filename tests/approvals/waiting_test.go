@@ -1,4 +1,4 @@
-package tests
+package approvals
 
 import (
 	"encoding/json"
@@ -34,7 +34,7 @@ func (c talk) happens(id, typ string) signals.TurnResult {
 func TestWhileACallWaits(t *testing.T) {
 	t.Parallel()
 	s := check.NewSpy("spied", tool.NeedsApproval(""))
-	o := newOffice(t, harness.Options{Tools: append(clientTools(), s)})
+	o := newOffice(t, harness.Options{Tools: append(check.ClientTools(), s)})
 	for name, begin := range map[string]func(c talk) (posted, call string, end func()){
 		"for approval": func(c talk) (string, string, func()) {
 			posted, q := c.asks("use spied {}")
@@ -115,7 +115,7 @@ func TestSameCallWhileItWaits(t *testing.T) {
 	c.decides(signals.DecideAccepted, check.Approving(q))
 	c.completes(posted)
 	for _, waits := range c.AwaitApproval(c.id, 1) {
-		c.decides(signals.DecideAccepted, denying(waits))
+		c.decides(signals.DecideAccepted, check.Denying(waits))
 	}
 	c.completes(other)
 	require.Len(t, s.Seen(), 1)
@@ -230,7 +230,7 @@ func TestWaitingIsListed(t *testing.T) {
 	quiet.hasStatus(signals.StatusOpen)
 	require.Equal(t, []string{first.id + " " + one.ToolCallID, second.id + " " + two.ToolCallID}, first.listed(2), "the longest first")
 
-	first.decides(signals.DecideAccepted, denying(one))
+	first.decides(signals.DecideAccepted, check.Denying(one))
 	first.completes(postedFirst)
 	first.hasStatus(signals.StatusOpen)
 	require.Equal(t, []string{second.id + " " + two.ToolCallID}, first.listed(1))

@@ -1,4 +1,4 @@
-package tests
+package approvals
 
 import (
 	"context"
@@ -113,7 +113,7 @@ func TestApproveOnce(t *testing.T) {
 		require.Equal(t, "made\n", check.Made(c.Harness, "once"), "and has not run")
 		c.decides(signals.DecideAlreadyResolved, check.Approving(q))
 		c.undecided(next)
-		c.decides(signals.DecideAccepted, denying(next))
+		c.decides(signals.DecideAccepted, check.Denying(next))
 		c.completes(posted)
 		require.Equal(t, "made\n", check.Made(c.Harness, "once"))
 	})
@@ -166,7 +166,7 @@ func TestDenialIsTold(t *testing.T) {
 	for reason, want := range map[string]string{"": step.DeniedText, "not on a Friday": step.DeniedText + " Reason: not on a Friday"} {
 		t.Run("S4-82 "+want, func(t *testing.T) {
 			posted, q := c.asks(check.Touches("denied"))
-			d := denying(q)
+			d := check.Denying(q)
 			d.Reason = reason
 			c.decides(signals.DecideAccepted, d)
 			c.completes(posted)
@@ -185,7 +185,7 @@ func TestApprovalsAreRecords(t *testing.T) {
 	o := newOffice(t, harness.Options{Tools: []tool.Tool{s}})
 	c := o.talk(t)
 	posted, q := c.asks(`use spied {}`)
-	c.decides(signals.DecideAccepted, denying(q))
+	c.decides(signals.DecideAccepted, check.Denying(q))
 	c.completes(posted)
 	stored := func(id string, a event.Approval) {
 		a.ToolCallID, a.ToolName, a.Agent, a.DecidedAt = "call_before", q.ToolName, q.Agent, time.Now()
@@ -362,7 +362,7 @@ func TestApprovedWorkGoesOn(t *testing.T) {
 	t.Run("S4-96 S4-97 X14 and with calls that do", func(t *testing.T) {
 		require.Equal(t, []string{`{"step":1}`, `{"step":3}`}, argumentsSeen(s, c.id))
 		messages := c.Messages(c.id)
-		require.Equal(t, "all done", lastLine(messages[len(messages)-1].Content))
+		require.Equal(t, "all done", check.LastLine(messages[len(messages)-1].Content))
 		check.RequireSettled(t, c.Harness, c.id)
 	})
 }

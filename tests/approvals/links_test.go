@@ -1,4 +1,4 @@
-package tests
+package approvals
 
 import (
 	"os"
@@ -72,7 +72,7 @@ func TestLinksThatLeadElsewhere(t *testing.T) {
 		require.Equal(t, q.Arguments, next.Arguments)
 		require.NotEqual(t, q.Digest, next.Digest)
 		require.Empty(t, f.spy.Seen())
-		f.decides(signals.DecideAccepted, denying(next))
+		f.decides(signals.DecideAccepted, check.Denying(next))
 		f.completes(posted)
 		require.Empty(t, f.spy.Seen())
 	})

@@ -1,4 +1,4 @@
-package tests
+package approvals
 
 import (
 	"encoding/json"
@@ -119,7 +119,7 @@ func TestDecisionsByMessage(t *testing.T) {
 				say("ann", content)
 			}
 			c.undecided(q)
-			c.decides(signals.DecideAccepted, denying(q))
+			c.decides(signals.DecideAccepted, check.Denying(q))
 			c.completes(posted)
 			check.AwaitMessages(c.Harness, c.id, 4+2*len(plain))
 			require.Empty(t, argumentsSeen(s, c.id))
@@ -162,7 +162,7 @@ func TestTextDecidesNothing(t *testing.T) {
 	status, out := check.Request(t, c.Harness, http.MethodPost, "/v1/threads/"+c.id+"/messages", map[string]any{"sender": "ann", "content": content})
 	require.Equal(t, http.StatusAccepted, status, out)
 	ids = append(ids, out["eventId"].(string))
-	c.decides(signals.DecideAccepted, denying(q))
+	c.decides(signals.DecideAccepted, check.Denying(q))
 	c.completes(posted)
 	for _, id := range ids {
 		check.Await(t, c.Harness, c.id, id)

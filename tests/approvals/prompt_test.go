@@ -1,4 +1,4 @@
-package tests
+package approvals
 
 import (
 	"cmp"
@@ -26,7 +26,7 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 	on := func(name string, terms approval.Terms) agent.Agent {
 		return agent.Agent{Name: name, Model: "openai/stand-in", Tools: []string{"spied", "photo"}, ApprovalTerms: terms}
 	}
-	o := newOffice(t, harness.Options{NoWorker: true, Tools: append(clientTools(), s), Agents: []agent.Agent{
+	o := newOffice(t, harness.Options{NoWorker: true, Tools: append(check.ClientTools(), s), Agents: []agent.Agent{
 		on("plain", approval.Terms{}), on("brief", approval.Terms{Expires: 3 * time.Second}), on("several", approval.Terms{Quorum: 2}),
 	}})
 	stop := o.StartWorker()
@@ -52,11 +52,11 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 		shown       []event.AgentEventType
 		ran         string
 	}{
-		{name: "denied", decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.DecideAccepted, denying(q)) }, shown: both},
+		{name: "denied", decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.DecideAccepted, check.Denying(q)) }, shown: both},
 		{name: "approved", decide: func(c talk, q event.ApprovalRequest) {
 			c.decidesByHTTP(http.StatusOK, signals.DecideAccepted, check.Approving(q))
 		}, shown: both, ran: `{"n":1}`},
-		{name: "denied by signal", decide: func(c talk, q event.ApprovalRequest) { c.signals(signals.SignalDecide, denying(q)) }, shown: both},
+		{name: "denied by signal", decide: func(c talk, q event.ApprovalRequest) { c.signals(signals.SignalDecide, check.Denying(q)) }, shown: both},
 		{name: "edited", shown: both, ran: `{"n":9}`, decide: func(c talk, q event.ApprovalRequest) {
 			d := check.Approving(q)
 			d.Args = json.RawMessage(`{"n":9}`)
@@ -64,13 +64,13 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 		}},
 		{name: "one of several, by update", agent: "several", shown: both[:1], decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.DecideAccepted, check.Approving(q)) }},
 		{name: "one of several, by signal", agent: "several", shown: both[:1], decide: func(c talk, q event.ApprovalRequest) { c.signals(signals.SignalDecide, check.Approving(q)) }},
-		{name: "denied after a restart", before: restart, shown: both, decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.DecideAccepted, denying(q)) }},
+		{name: "denied after a restart", before: restart, shown: both, decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.DecideAccepted, check.Denying(q)) }},
 		{name: "denied while no worker runs", shown: both, decide: func(c talk, q event.ApprovalRequest) {
 			stop()
-			c.signals(signals.SignalDecide, denying(q))
+			c.signals(signals.SignalDecide, check.Denying(q))
 			stop = o.StartWorker()
 		}},
-		{name: "denied after the thread has moved", before: move, shown: both, decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.DecideAccepted, denying(q)) }},
+		{name: "denied after the thread has moved", before: move, shown: both, decide: func(c talk, q event.ApprovalRequest) { c.decides(signals.DecideAccepted, check.Denying(q)) }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			c := o.talk(t, cmp.Or(tc.agent, "plain"))
@@ -90,7 +90,7 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 				require.Equal(t, []string{tc.ran}, argumentsSeen(s, c.id))
 			}
 			for _, q := range waiting {
-				c.decides(signals.DecideAccepted, denying(q))
+				c.decides(signals.DecideAccepted, check.Denying(q))
 			}
 			c.completes(posted)
 			require.Len(t, check.OfType(c.Harness, c.id, event.TypeLLMCall), 2, "the agent goes on once")
@@ -115,7 +115,7 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 		call, asked := c.awaitClient(1)[0], c.AwaitApproval(c.id, 1)[0]
 		c.answers(signals.DecideAccepted, signals.ToolResult{ToolCallID: call.ToolCallID, Output: "a desk"})
 		viewer.Shows(t, call.ToolCallID, event.EventToolResult)
-		c.decides(signals.DecideAccepted, denying(asked))
+		c.decides(signals.DecideAccepted, check.Denying(asked))
 		c.completes(posted)
 	})
 	t.Run("an approval from before is revoked", func(t *testing.T) {
@@ -128,7 +128,7 @@ func TestDecidedBesideAPendingCall(t *testing.T) {
 		posted, other := c.asks(`use spied {"n":2}`)
 		c.signals(signals.SignalRevoke, signals.Revoke{ToolCallID: q.ToolCallID, By: "ann"})
 		viewer.Shows(t, q.ToolCallID, event.EventApproval)
-		c.decides(signals.DecideAccepted, denying(other))
+		c.decides(signals.DecideAccepted, check.Denying(other))
 		c.completes(posted)
 	})
 }

@@ -1,4 +1,4 @@
-package tests
+package approvals
 
 import (
 	"bytes"
@@ -259,7 +259,7 @@ func loginDeclined(t *testing.T) {
 
 	// Who says that she has logged in, and has not, is asked again.
 	posted, q = c.waitsForLogin("ann", callWhoami)
-	c.answersInput(signals.DecideAccepted, q, map[string]event.InputAnswer{q.Questions[0].ID: accepted("")})
+	c.answersInput(signals.DecideAccepted, q, map[string]event.InputAnswer{q.Questions[0].ID: check.Accepted("")})
 	q = c.awaitInput(2)
 	w.logsIn("")
 	c.completes(posted)

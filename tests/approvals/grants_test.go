@@ -1,4 +1,4 @@
-package tests
+package approvals
 
 import (
 	"context"
@@ -33,7 +33,7 @@ func (c talk) calls(name string, want int, arguments ...string) (asked []string)
 	posted := c.post(lines...)
 	for _, q := range c.AwaitApproval(c.id, want) {
 		asked = append(asked, q.Arguments)
-		c.decides(signals.DecideAccepted, denying(q))
+		c.decides(signals.DecideAccepted, check.Denying(q))
 	}
 	c.completes(posted)
 	return asked
@@ -220,7 +220,7 @@ func TestRevokedBeforeItRuns(t *testing.T) {
 		require.Contains(t, next.Reason, "the approval was taken back")
 		require.Empty(t, s.Seen())
 		c.decides(signals.DecideMismatch, check.Approving(q))
-		c.decides(signals.DecideAccepted, denying(next))
+		c.decides(signals.DecideAccepted, check.Denying(next))
 		c.completes(posted)
 		require.Empty(t, s.Seen())
 	})
@@ -260,7 +260,7 @@ func TestDenyRuleAddedLater(t *testing.T) {
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}},
 	}}).talk(t, "clerk")
 	posted, q := c.asks("use spied {}")
-	callAPI(c.Harness, http.MethodPut, "/v1/agents/clerk", `{"model":"openai/stand-in","tools":["spied"],"approvalRules":[
+	check.CallAPI(c.Harness, http.MethodPut, "/v1/agents/clerk", `{"model":"openai/stand-in","tools":["spied"],"approvalRules":[
 		{"name":"closed","effect":"deny","tools":["spied"],"reason":"nobody spies any more"}]}`, http.StatusCreated)
 	c.decides(signals.DecideAccepted, granting(q))
 	c.completes(posted)
@@ -271,7 +271,7 @@ func TestDenyRuleAddedLater(t *testing.T) {
 
 	c.completes(c.post("use spied {}"))
 	require.Empty(t, s.Seen(), "what was granted is denied as well")
-	callAPI(c.Harness, http.MethodDelete, "/v1/agents/clerk", "", http.StatusNoContent)
+	check.CallAPI(c.Harness, http.MethodDelete, "/v1/agents/clerk", "", http.StatusNoContent)
 	c.runsUnasked("use spied {}")
 	require.Len(t, s.Seen(), 1)
 }

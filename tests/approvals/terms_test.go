@@ -1,4 +1,4 @@
-package tests
+package approvals
 
 import (
 	"context"
@@ -53,7 +53,7 @@ func TestTermsOfAsking(t *testing.T) {
 		c := o.talk(t, "careful")
 		posted, q := c.asks("use spied {}")
 		c.decides(signals.DecideAccepted, check.Approving(q))
-		d := denying(q)
+		d := check.Denying(q)
 		d.By = "cleo"
 		c.decides(signals.DecideAccepted, d)
 		c.completes(posted)
@@ -75,7 +75,7 @@ func TestTermsOfAsking(t *testing.T) {
 			_, err := c.Threads.Decide(c.Ctx(), c.id, d)
 			require.ErrorContains(t, err, field+": ")
 		}
-		c.decides(signals.DecideAccepted, denying(q))
+		c.decides(signals.DecideAccepted, check.Denying(q))
 		c.completes(posted)
 	})
 }
@@ -156,7 +156,7 @@ func TestTermsTightenedLater(t *testing.T) {
 		{Name: "clerk", Model: "openai/stand-in", Tools: []string{"spied"}},
 	}}).talk(t, "clerk")
 	posted, q := c.asks("use spied {}")
-	callAPI(c.Harness, http.MethodPut, "/v1/agents/clerk", `{"model":"openai/stand-in","tools":["spied"],
+	check.CallAPI(c.Harness, http.MethodPut, "/v1/agents/clerk", `{"model":"openai/stand-in","tools":["spied"],
 		"approvalTerms":{"approvers":["ann","eve"],"quorum":2}}`, http.StatusCreated)
 	d := check.Approving(q)
 	d.By = "bob"
@@ -260,7 +260,7 @@ func TestRulesOverArguments(t *testing.T) {
 		t.Run("S4-88 what cannot be evaluated asks: "+arguments, func(t *testing.T) {
 			posted, q := c.asks("use pay " + arguments)
 			require.Contains(t, q.Reason, `rule "small" cannot be evaluated, so a person decides`)
-			c.decides(signals.DecideAccepted, denying(q))
+			c.decides(signals.DecideAccepted, check.Denying(q))
 			c.completes(posted)
 			require.Len(t, s.Seen(), 2)
 		})
@@ -286,8 +286,8 @@ func TestGrantCascades(t *testing.T) {
 	require.Equal(t, first.ToolCallID, covered.Grant)
 	require.Equal(t, "ann", covered.By)
 	c.decides(signals.DecideAlreadyResolved, check.Approving(second))
-	c.decides(signals.DecideConflict, denying(second))
-	c.decides(signals.DecideAccepted, denying(other))
+	c.decides(signals.DecideConflict, check.Denying(second))
+	c.decides(signals.DecideAccepted, check.Denying(other))
 	c.completes(posted)
 	require.Len(t, s.Seen(), 2)
 }
