@@ -120,7 +120,8 @@ func TestPageSignIn(t *testing.T) {
 	p.Do(browser.Stroke("Escape", "", 27))
 	p.Until(`!document.querySelector(".account").open && document.activeElement.matches(".account summary")`)
 	opens()
-	p.Do(chromedp.Click("#tools .connection")) // which cannot have the focus
+	at := browser.Evaluate[[]float64](p, `(({ left, top, width, height }) => [left + width / 2, top + height / 2])(document.querySelector("#tools .connection").getBoundingClientRect())`)
+	p.Do(chromedp.MouseClickXY(at[0], at[1])) // on what cannot have the focus
 	p.Until(`!document.querySelector(".account").open`)
 	opens()
 	p.Until(`(document.querySelector("#nav a").focus(), !document.querySelector(".account").open)`)

@@ -189,7 +189,8 @@ func (tab recipeTab) counts() {
 // reload loads the page again.
 func (tab recipeTab) reload() {
 	tab.T.Helper()
-	tab.Do(chromedp.Reload(), chromedp.WaitVisible("textarea"))
+	tab.Do(chromedp.Reload())
+	tab.Focus("textarea")
 }
 
 // settles waits until the page shows what one shows that is loaded now, and checks that it has talked to nobody else.

@@ -81,7 +81,7 @@ func TestPageAgentsSideBySide(t *testing.T) {
 	p.Until(fmt.Sprintf(`document.activeElement?.id === "line-" + %q && %s(document.activeElement)`, key, inView))
 	stand(beside)
 	scroll(p, ".scroller", ".lines > .line", `[id="line-m:m0"]`, -3000)
-	p.Do(chromedp.Focus(".scroller"))
+	p.Focus(".scroller")
 	p.Click(".thread-header summary", "⋯")
 	p.Click(".menu-items button", "Find in this thread")
 	p.Enter("tm-find input", "297 298 299")

@@ -32,7 +32,8 @@ func TestPageTaskOutput(t *testing.T) {
 	p.Click("button", "Details")
 	row := func(task event.Task) string { return fmt.Sprintf("#task-%s", strings.ReplaceAll(task.ID, "~", `\~`)) }
 	open := func(task event.Task) {
-		p.Do(chromedp.WaitVisible(row(task)+" summary"), chromedp.Focus(row(task)+" summary"), browser.Stroke("Enter", "\r", 13))
+		p.Focus(row(task) + " summary")
+		p.Do(browser.Stroke("Enter", "\r", 13))
 	}
 	kept := func(task event.Task) {
 		p.Until(fmt.Sprintf(`((e) => e.querySelector("details").open && e.querySelector("summary") === document.activeElement)(document.querySelector(%q))`, row(task)))
@@ -53,7 +54,8 @@ func TestPageTaskOutput(t *testing.T) {
 	p.Sees(row(first)+" .output", "built 1")
 	kept(first)
 	p.Until(fmt.Sprintf(`((e) => e.textContent.split("\n").length < 30 && !e.textContent.includes("the end"))(document.querySelector(%q))`, row(first)+" .output"))
-	p.Do(chromedp.Focus(row(first)+" .task-output button"), browser.Stroke("Enter", "\r", 13))
+	p.Focus(row(first) + " .task-output button")
+	p.Do(browser.Stroke("Enter", "\r", 13))
 	p.Sees(row(first)+" .output", "the end")
 	p.Until(fmt.Sprintf(`document.activeElement === document.querySelector(%q)`, row(first)+" .output"))
 
