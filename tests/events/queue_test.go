@@ -14,6 +14,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -129,6 +130,11 @@ func eventsByPriority(t *testing.T, w *harness.Harness, l *ledger) {
 		_, err := w.Threads.Post(w.Ctx(), thread, p)
 		require.NoError(t, err)
 	}
+	// What arrives with the end of the handling may come after the next event that begins.
+	require.Eventually(t, func() bool {
+		queue, err := w.Threads.Queue(w.Ctx(), thread)
+		return err == nil && len(queue.Items) == 2
+	}, testenv.Patience, testenv.Tick)
 	halt.Release()
 	check.Wholly(w, thread, w.Await(thread, low.ID))
 	require.Equal(t, []string{first.ID, high.ID, low.ID}, l.handled(thread))
