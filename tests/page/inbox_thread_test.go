@@ -17,7 +17,9 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
+	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/browser"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool"
@@ -34,8 +36,12 @@ func alt(name string) chromedp.Action[chromedp.Void] {
 
 // queued returns the texts of a thread's queue.
 func queued(w *harness.Harness, id string) []string {
-	queue, err := w.Threads.Queue(w.Ctx(), id)
-	require.NoError(w.T, err)
+	var queue signals.Queue
+	require.Eventually(w.T, func() bool {
+		var err error
+		queue, err = w.Threads.Queue(w.Ctx(), id) // which may take longer than a query may while the thread replies
+		return err == nil
+	}, testenv.Patience, testenv.Tick)
 	var texts []string
 	for _, it := range queue.Items {
 		var m event.NewMessage
