@@ -1,3 +1,4 @@
+// Package approvals tests calls that wait for people, and the servers of MCP that agents call.
 package approvals
 
 import (

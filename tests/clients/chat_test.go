@@ -1,4 +1,4 @@
-// Package clients tests the clients of npm that talk to threads without a browser.
+// Package clients tests the clients of npm that talk to threads without a browser, and the types of the page and of its client.
 package clients
 
 import (

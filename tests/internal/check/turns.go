@@ -23,30 +23,31 @@ func Request(t *testing.T, w *harness.Harness, method, path string, body any) (i
 	if body != nil {
 		require.NoError(t, json.NewEncoder(&in).Encode(body))
 	}
-	req, err := http.NewRequestWithContext(w.Ctx(), method, w.API.URL+path, &in)
-	require.NoError(t, err)
-	req.Header.Set("Content-Type", "application/json")
-	res, err := http.DefaultClient.Do(req)
-	require.NoError(t, err)
-	defer func() { _ = res.Body.Close() }()
+	status, answer := send(t, w, method, path, &in)
 	out := map[string]any{}
-	_ = json.NewDecoder(res.Body).Decode(&out)
-	return res.StatusCode, out
+	_ = json.Unmarshal(answer, &out)
+	return status, out
 }
 
 // CallAPI sends a request, with a JSON body if there is one, and requires the status.
 func CallAPI(w *harness.Harness, method, path, body string, status int) string {
 	w.T.Helper()
-	req, err := http.NewRequestWithContext(w.Ctx(), method, w.API.URL+path, strings.NewReader(body))
-	require.NoError(w.T, err)
+	got, answer := send(w.T, w, method, path, strings.NewReader(body))
+	require.Equal(w.T, status, got, string(answer))
+	return string(answer)
+}
+
+func send(t testing.TB, w *harness.Harness, method, path string, body io.Reader) (int, []byte) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(w.Ctx(), method, w.API.URL+path, body)
+	require.NoError(t, err)
 	req.Header.Set("Content-Type", "application/json")
 	res, err := http.DefaultClient.Do(req)
-	require.NoError(w.T, err)
+	require.NoError(t, err)
 	defer res.Body.Close()
 	answer, err := io.ReadAll(res.Body)
-	require.NoError(w.T, err)
-	require.Equal(w.T, status, res.StatusCode, string(answer))
-	return string(answer)
+	require.NoError(t, err)
+	return res.StatusCode, answer
 }
 
 // Await waits for the end of a posted event's turn.
