@@ -1,7 +1,6 @@
 package cards
 
 import (
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -83,10 +82,7 @@ func TestPageServerForm(t *testing.T) {
 		p.Click("tm-servers section button", "Edit")
 		p.Until(`document.querySelector("tm-form") !== null`)
 		p.Do(chromedp.EmulateViewport(width, 900))
-		for _, theme := range []string{"light", "dark"} {
-			browser.Evaluate[chromedp.Void](p, fmt.Sprintf("document.documentElement.dataset.theme = %q", theme))
-			p.Accessible()
-		}
+		p.AccessibleInThemes("")
 		p.Until(`document.documentElement.scrollWidth <= innerWidth`)
 	}
 }

@@ -331,10 +331,7 @@ func TestPageFormsAccessible(t *testing.T) {
 			part.open(p)
 			for _, width := range []int64{1440, 390} {
 				p.Do(chromedp.EmulateViewport(width, 900))
-				for _, theme := range []string{"light", "dark"} {
-					browser.Evaluate[chromedp.Void](p, fmt.Sprintf("document.documentElement.dataset.theme = %q", theme))
-					p.Accessible()
-				}
+				p.AccessibleInThemes("")
 				p.Until(`document.documentElement.scrollWidth <= innerWidth`)
 			}
 		})

@@ -19,8 +19,6 @@ import (
 
 // TestScenarios runs the main use cases on every combination of store and stream, over every entry
 // point.
-//
-//ci:replayed
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	backends := check.Backends

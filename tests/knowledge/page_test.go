@@ -549,10 +549,7 @@ func TestPageKnowledgeAccessible(t *testing.T) {
 			for _, size := range []struct{ width, height int64 }{{1440, 900}, {390, 844}} {
 				p.Do(chromedp.EmulateViewport(size.width, size.height))
 				p.Until(`document.documentElement.scrollWidth <= innerWidth`)
-				for _, theme := range []string{"light", "dark"} {
-					browser.Evaluate[chromedp.Void](p, fmt.Sprintf("document.documentElement.dataset.theme = %q", theme))
-					p.Accessible()
-				}
+				p.AccessibleInThemes("")
 			}
 		})
 	}

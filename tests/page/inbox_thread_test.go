@@ -169,9 +169,7 @@ func TestPageCallParts(t *testing.T) {
 	assert.NotContains(t, browser.Evaluate[string](p, `document.querySelector("[data-target] .json").textContent`), "row 23", "only what was looked for is unfolded")
 	p.Until(`CSS.highlights.get("found").size > 0`)
 	browser.Evaluate[chromedp.Void](p, `document.querySelectorAll(".lines details").forEach((d) => (d.open = true))`)
-	p.Accessible()
-	browser.Evaluate[chromedp.Void](p, `document.documentElement.dataset.theme = "dark"`)
-	p.Accessible()
+	p.AccessibleInThemes("")
 }
 
 // TestPageErrors goes from error to error with keys.

@@ -3,7 +3,6 @@ package page
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -70,13 +69,7 @@ func TestPageTaskOutput(t *testing.T) {
 	p.Sees(row(second)+" .output.failed", " /dev/sda")
 	for _, width := range []int64{1440, 390} {
 		p.Do(chromedp.EmulateViewport(width, 900))
-		for _, theme := range []string{"light", "dark"} {
-			browser.Evaluate[chromedp.Void](p, fmt.Sprintf("document.documentElement.dataset.theme = %q", theme))
-			p.Accessible()
-			if *browser.Pictures != "" {
-				p.Picture(filepath.Join(*browser.Pictures, fmt.Sprintf("tasks-%s-%d.png", theme, width)))
-			}
-		}
+		p.AccessibleInThemes(fmt.Sprintf("tasks-%%s-%d.png", width))
 		p.Until(`document.documentElement.scrollWidth <= innerWidth && document.querySelector(".side").scrollWidth <= document.querySelector(".side").clientWidth`)
 	}
 

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"path/filepath"
 	"testing"
 
 	"github.com/chromedp/chromedp"
@@ -53,13 +52,7 @@ func TestPageTurn(t *testing.T) {
 	})()`)
 	for _, width := range []int64{1440, 390} {
 		p.Do(chromedp.EmulateViewport(width, 900))
-		for _, theme := range []string{"light", "dark"} {
-			browser.Evaluate[chromedp.Void](p, fmt.Sprintf("document.documentElement.dataset.theme = %q", theme))
-			p.Accessible()
-			if *browser.Pictures != "" {
-				p.Picture(filepath.Join(*browser.Pictures, fmt.Sprintf("turn-%s-%d.png", theme, width)))
-			}
-		}
+		p.AccessibleInThemes(fmt.Sprintf("turn-%%s-%d.png", width))
 		p.Until(`document.documentElement.scrollWidth <= innerWidth && document.querySelector(".side").scrollWidth <= document.querySelector(".side").clientWidth`)
 	}
 	// Where the panel covers the thread, the way to a line closes it.

@@ -124,13 +124,7 @@ func TestPageViews(t *testing.T) {
 			for _, size := range []struct{ width, height int64 }{{1440, 900}, {390, 844}} {
 				p.Do(chromedp.EmulateViewport(size.width, size.height))
 				p.Until(`document.documentElement.scrollWidth <= innerWidth`)
-				for _, theme := range []string{"light", "dark"} {
-					browser.Evaluate[chromedp.Void](p, fmt.Sprintf("document.documentElement.dataset.theme = %q", theme))
-					p.Accessible()
-					if *browser.Pictures != "" {
-						p.Picture(filepath.Join(*browser.Pictures, fmt.Sprintf("%s-%s-%d.png", v.name, theme, size.width)))
-					}
-				}
+				p.AccessibleInThemes(fmt.Sprintf("%s-%%s-%d.png", v.name, size.width))
 			}
 		})
 	}

@@ -65,8 +65,6 @@ func (w *shaky) modelCalls(thread string) (calls []event.LLMCall, stored []time.
 
 // TestFallbackInMidReply: a reply that breaks off is replaced by that of the next model, for viewers who
 // watch and in every record.
-//
-//ci:replayed
 func TestFallbackInMidReply(t *testing.T) {
 	t.Parallel()
 	w := newShaky(t, "main", nil)

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -314,19 +315,47 @@ func (p *Tab) Lines() string {
 	}).flat()`), "\n")
 }
 
+// themes are what [Tab.AccessibleInThemes] checks of each theme.
+var themes = []struct{ name, rules string }{
+	{"dark", `{ type: "rule", values: ["color-contrast"] }`},
+	{"light", accessible},
+}
+
+const accessible = `["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]`
+
+// AccessibleInThemes checks what the page shows with axe, in both themes. They differ in colors, so the dark one is checked
+// for contrast only. Where [Pictures] are wanted, it takes one of each: picture is the name, and %s in it the theme.
+func (p *Tab) AccessibleInThemes(picture string) {
+	p.T.Helper()
+	for _, theme := range themes {
+		Evaluate[chromedp.Void](p, fmt.Sprintf("document.documentElement.dataset.theme = %q", theme.name))
+		p.accessible(theme.rules)
+		if *Pictures != "" && picture != "" {
+			p.Picture(filepath.Join(*Pictures, fmt.Sprintf(picture, theme.name)))
+		}
+	}
+}
+
 // Accessible checks what the page shows with axe.
 func (p *Tab) Accessible() {
 	p.T.Helper()
-	axe, err := os.ReadFile(testenv.NPM(p.T, "axe-core/axe.min.js"))
-	require.NoError(p.T, err)
-	// Axe may not run under the page's policy.
-	p.Do(chromedp.Func(func(ctx context.Context, s *chromedp.Target) error {
-		enabled := true
-		_, err := cdp.Call(ctx, s, cdppage.SetBypassCSP, cdppage.SetBypassCSPParams{Enabled: enabled})
-		return err
-	}))
-	Evaluate[chromedp.Void](p, string(axe)+";undefined")
-	found := Evaluate[json.RawMessage](p, `axe.run(document, { runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"] })
+	p.accessible(accessible)
+}
+
+func (p *Tab) accessible(rules string) {
+	p.T.Helper()
+	if Evaluate[bool](p, `typeof axe === "undefined"`) {
+		axe, err := os.ReadFile(testenv.NPM(p.T, "axe-core/axe.min.js"))
+		require.NoError(p.T, err)
+		// Axe may not run under the page's policy.
+		p.Do(chromedp.Func(func(ctx context.Context, s *chromedp.Target) error {
+			enabled := true
+			_, err := cdp.Call(ctx, s, cdppage.SetBypassCSP, cdppage.SetBypassCSPParams{Enabled: enabled})
+			return err
+		}))
+		Evaluate[chromedp.Void](p, string(axe)+";undefined")
+	}
+	found := Evaluate[json.RawMessage](p, `axe.run(document, { runOnly: `+rules+` })
 		.then((r) => r.violations.map((v) => v.id + ": " + v.help + "\n  " + v.nodes.slice(0, 4).map((n) => n.html.slice(0, 200) + " | " + n.failureSummary).join("\n  ")))`)
 	var findings []string
 	require.NoError(p.T, json.Unmarshal(found, &findings))
