@@ -56,11 +56,16 @@ func newRenewal(t *testing.T) *renewal {
 	require.NoError(t, err)
 	token, err := source.Token()
 	require.NoError(t, err)
-	r.oauth.Expire()
+	// The workers may renew it, too: nobody may have done so before the wait begins.
 	reached, release := r.oauth.HoldTokens()
 	r.release = release
+	r.oauth.Expire()
 	go func() { r.ended <- r.rejected(http.StatusUnauthorized, token.AccessToken, "") }()
-	<-reached
+	select {
+	case <-reached:
+	case err := <-r.ended:
+		require.Fail(t, "the renewal ended at once", "%v", err)
+	}
 	return r
 }
 

@@ -51,6 +51,13 @@ func (r recipe) run(t *testing.T, p *threadPages) {
 
 	t.Run("a talk", func(t *testing.T) {
 		tab := open(t, "talk")
+		// The reload comes first: settles sees the requests since the last one.
+		tab.say(`use ask {"text":"f"}`)
+		tab.Sees("button", "Approve")
+		tab.reload()
+		tab.Click("button", "Approve")
+		tab.shows("ask returned: asked: f")
+
 		tab.say("use note {\"text\":\"a\"}\nthen\ncount 20 every 20ms")
 		tab.shows(" 19 20")
 		tab.say("hello")
@@ -76,12 +83,6 @@ func (r recipe) run(t *testing.T, p *threadPages) {
 
 		tab.say("use locate {}") // a tool of the frontend
 		tab.shows(`locate returned: {"city":"Bern"}`)
-
-		tab.say(`use ask {"text":"f"}`)
-		tab.Sees("button", "Approve")
-		tab.reload()
-		tab.Click("button", "Approve")
-		tab.shows("ask returned: asked: f")
 		tab.settles(p)
 	})
 

@@ -70,6 +70,8 @@ func holds(t *testing.T, perMinute float64, begun time.Time, requests []llmtest.
 
 // TestLimitedRequests: a step of a limited provider runs on the provider's task queue, at its rate, and
 // the thread goes there at once from its second step on.
+//
+//ci:replayed
 func TestLimitedRequests(t *testing.T) {
 	t.Parallel()
 	const limit = 300
