@@ -1,0 +1,75 @@
+package store
+
+import (
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
+)
+
+// unspaced are the scripts that are written without spaces between words, and Hangul, whose words carry their endings.
+var unspaced = []*unicode.RangeTable{
+	unicode.Han, unicode.Hiragana, unicode.Katakana, unicode.Hangul, unicode.Thai, unicode.Lao, unicode.Khmer, unicode.Myanmar, unicode.Tibetan,
+}
+
+// TextWords returns the words of a text that a full-text index keeps, separated by spaces: without case, width, accents and
+// signs. A text without spaces between words has each two neighbouring letters as a word, which needs no dictionary, and each
+// Chinese character, which can be a word by itself.
+func TextWords(text string) string { return words(text, true) }
+
+// QueryWords is [TextWords] for what is searched: of neighbouring letters, both have to be there.
+func QueryWords(query string) string { return words(query, false) }
+
+func words(text string, characters bool) string {
+	var out strings.Builder
+	var run []string // letters of an unspaced text, with their marks
+	end := func() {
+		for i, letter := range run {
+			if len(run) == 1 || characters && isHan(letter) {
+				out.WriteString(" " + letter)
+			}
+			if i > 0 {
+				out.WriteString(" " + run[i-1] + letter)
+			}
+		}
+		if len(run) > 0 {
+			out.WriteByte(' ')
+		}
+		run = run[:0]
+	}
+	for _, r := range plain(text) {
+		switch {
+		case unicode.IsMark(r) && len(run) > 0:
+			run[len(run)-1] += string(r)
+			continue
+		case unicode.IsLetter(r) && unicode.In(r, unspaced...), r == 'ー' && len(run) > 0:
+			run = append(run, string(r))
+			continue
+		}
+		end()
+		if unicode.IsLetter(r) || unicode.IsNumber(r) || unicode.IsMark(r) {
+			out.WriteRune(r)
+		} else {
+			out.WriteByte(' ')
+		}
+	}
+	end()
+	return out.String()
+}
+
+func isHan(letter string) bool {
+	r, _ := utf8.DecodeRuneInString(letter)
+	return unicode.Is(unicode.Han, r)
+}
+
+// plain returns a text in the form in which what looks alike is alike.
+func plain(text string) string {
+	return cases.Fold().String(norm.NFC.String(strings.Map(func(r rune) rune {
+		if r >= '\u0300' && r <= '\u036f' { // accents; marks of other scripts are vowels
+			return -1
+		}
+		return r
+	}, norm.NFKD.String(text))))
+}
