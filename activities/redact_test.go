@@ -34,7 +34,7 @@ func TestReplyIsChecked(t *testing.T) {
 	}
 	long := strings.Repeat("because of ", 1000)
 	var sent llm.Request
-	p := says(func(req llm.Request) llm.Response {
+	p := replies(func(req llm.Request) llm.Response {
 		sent = req
 		return llm.Response{
 			Model: "of " + secret, FinishReason: secret + " " + long, ToolCalls: calls(secret, "real@mail.example"),
@@ -60,10 +60,10 @@ func TestReplyIsChecked(t *testing.T) {
 	}
 }
 
-type says func(llm.Request) llm.Response
+type replies func(llm.Request) llm.Response
 
-func (s says) Generate(_ context.Context, req llm.Request, _ func(llm.Delta)) (llm.Response, error) {
-	return s(req), nil
+func (r replies) Generate(_ context.Context, req llm.Request, _ func(llm.Delta)) (llm.Response, error) {
+	return r(req), nil
 }
 
 // Providers of applications return errors that no driver has classified, panic, and stream thoughts and text at once.
