@@ -118,7 +118,7 @@ type Response struct {
 	// Model is the provider's name of the model that responded.
 	Model string
 
-	// FinishReason is one of the Finish constants, or the provider's own word.
+	// FinishReason is one of the Finish constants, or the provider's own word: see [Response.Bounded].
 	FinishReason string
 
 	// Opaque are the parts of the reply that only its model can read.
