@@ -223,7 +223,8 @@ type Config struct {
 	// Version is the version of the client that servers see. Default "dev".
 	Version string
 
-	// Redact redacts what servers write to their logs, and errors. Default: only configured secrets are hidden.
+	// Redact redacts what servers say of themselves and of what they offer, their logs, and errors. Default: only configured secrets
+	// are hidden in logs and errors.
 	Redact *redact.Redactor
 
 	// Logger receives what happens to connections. Default [slog.Default].

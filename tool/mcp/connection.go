@@ -284,7 +284,7 @@ func (c *connection) refreshReady(s *session) error {
 func (c *connection) refresh(s *session) error {
 	ctx, cancel := context.WithTimeout(s.ctx, c.server.StartTimeout)
 	defer cancel()
-	l, err := s.list(ctx, c.server)
+	l, err := s.list(ctx, c.server, c.cfg.Redact)
 	if err != nil {
 		if s.ctx.Err() == nil && ctx.Err() != nil {
 			return caused{fmt.Errorf("it did not list its tools within %s", c.server.StartTimeout), context.DeadlineExceeded}
@@ -304,11 +304,11 @@ func (c *connection) refresh(s *session) error {
 		if st.Tools == nil {
 			st.Tools = []Tool{}
 		}
-		st.ProtocolVersion = line(hello.ProtocolVersion, maxTitle)
+		st.ProtocolVersion = l.line(hello.ProtocolVersion, maxTitle)
 		st.Instructions = c.text(hello.Instructions, maxInstructions)
 		st.ServerName, st.ServerVersion = "", ""
 		if i := hello.ServerInfo; i != nil {
-			st.ServerName, st.ServerVersion = line(i.Name, maxTitle), line(i.Version, maxTitle)
+			st.ServerName, st.ServerVersion = l.line(i.Name, maxTitle), l.line(i.Version, maxTitle)
 		}
 	}, "")
 	c.setTTL(s, l.ttl)
