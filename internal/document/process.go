@@ -125,7 +125,7 @@ func (j job) run(ctx context.Context, content []byte) (Text, error) {
 	}
 	limited, cancel := context.WithTimeout(ctx, patience*j.CPU)
 	defer cancel()
-	out := &limitedBuffer{max: 2*j.Limits.Text + 1<<20} // a text in JSON
+	out := &limitedBuffer{max: 4*j.Limits.Text + 1<<20} // a text in JSON
 	var stderr limitedBuffer
 	stderr.max = 64 << 10
 	cmd := exec.CommandContext(limited, reexec.Self()) //nolint:gosec // the program itself
