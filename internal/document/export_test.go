@@ -7,7 +7,7 @@ import (
 
 // Parse reads a document in the process of the test.
 func Parse(f File) (Text, error) {
-	cache, err := cacheFolder()
+	cache, err := compiled()
 	if err != nil {
 		return Text{}, err
 	}
@@ -16,7 +16,7 @@ func Parse(f File) (Text, error) {
 
 // ReadWithin reads a document in a process with these limits.
 func ReadWithin(ctx context.Context, f File, memory int, cpu time.Duration) (Text, error) {
-	cache, err := cacheFolder()
+	cache, err := compiled()
 	if err != nil {
 		return Text{}, err
 	}

@@ -99,13 +99,9 @@ func Read(ctx context.Context, f File, limits Limits) (Text, error) {
 	if len(f.Content) > j.Limits.Bytes {
 		return Text{}, unreadable("the document has %d bytes; the limit is %d", len(f.Content), j.Limits.Bytes)
 	}
-	cache, err := cacheFolder()
-	if err != nil {
-		return Text{}, err
-	}
-	j.Cache = cache
 	if format, _ := Detect(f); format == PDF {
-		if err := compiled(); err != nil {
+		var err error
+		if j.Cache, err = compiled(); err != nil {
 			return Text{}, err
 		}
 	}
@@ -166,18 +162,16 @@ var noMemory = regexp.MustCompile("out of memory|allocate memory|failed to creat
 // used returns the CPU time of a process, with the tenth by which the kernel counts more.
 func used(p *os.ProcessState) time.Duration { return (p.UserTime() + p.SystemTime()) * 10 / 9 }
 
-// compiled compiles PDFium unless that was done on this machine, with time and memory of its own: those of a document are for
-// the document.
-var compiled = sync.OnceValue(func() error {
-	cache, err := cacheFolder()
-	if err != nil {
-		return err
+// compiled compiles PDFium unless that was done on this machine, and returns the folder of its code. It has time and memory of
+// its own: those of a document are for the document.
+var compiled = sync.OnceValues(func() (cache string, err error) {
+	if cache, err = cacheFolder(); err == nil {
+		_, err = job{Compile: true, Cache: cache, Memory: 2 * maxMemory, CPU: 10 * maxCPU}.run(context.Background(), nil)
 	}
-	_, err = job{Compile: true, Cache: cache, Memory: 2 * maxMemory, CPU: 10 * maxCPU}.run(context.Background(), nil)
 	if err != nil {
-		return fmt.Errorf("compile PDFium: %w", err)
+		return "", fmt.Errorf("compile PDFium: %w", err)
 	}
-	return nil
+	return cache, nil
 })
 
 // limitedBuffer keeps what a process writes, up to a number of bytes.
@@ -197,9 +191,9 @@ func (b *limitedBuffer) Write(p []byte) (int, error) {
 	return b.Buffer.Write(p)
 }
 
-// cacheFolder returns the folder in which processes keep the compiled code of PDFium: that of the user, so that it is compiled
-// once on a machine, or else one of this process.
-var cacheFolder = sync.OnceValues(func() (string, error) {
+// cacheFolder returns a folder for the compiled code of PDFium: one of the user, so that it is compiled once on a machine, or else
+// one of this process.
+func cacheFolder() (string, error) {
 	if users, err := os.UserCacheDir(); err == nil {
 		folder := filepath.Join(users, "threadmill", "pdfium")
 		if os.MkdirAll(folder, 0o700) == nil {
@@ -207,4 +201,4 @@ var cacheFolder = sync.OnceValues(func() (string, error) {
 		}
 	}
 	return os.MkdirTemp("", "threadmill-pdfium-")
-})
+}
