@@ -156,8 +156,8 @@ func (j job) run(ctx context.Context, content []byte) (Text, error) {
 	return got.Text, nil
 }
 
-// noMemory is what Go's runtime says when the kernel gives it no more memory, for a heap or for the stack of a thread.
-var noMemory = regexp.MustCompile("out of memory|allocate memory|failed to create new OS thread|pthread_create failed")
+// noMemory is what Go's runtime says when the kernel gives it no more memory, wherever it needs some.
+var noMemory = regexp.MustCompile("out of memory|allocate memory|failed to create new OS thread|pthread_create failed|SIGSEGV")
 
 // used returns the CPU time of a process, with the tenth by which the kernel counts more.
 func used(p *os.ProcessState) time.Duration { return (p.UserTime() + p.SystemTime()) * 10 / 9 }
