@@ -34,8 +34,8 @@ type Person struct {
 	// Terms are further words by which the person is known.
 	Terms []string
 
-	// turns are events of the person.
-	turns map[string]bool
+	// turns are events of the person, and titles those of threads that came of what the person said.
+	turns, titles map[string]bool
 
 	// terms replaces the terms, nil without any.
 	terms *redact.Redactor
@@ -77,14 +77,20 @@ func New(name, pseudonym string, terms []string) (*Person, error) {
 	return p, nil
 }
 
-// WithTurns returns the person with events of theirs: what has one of them as its eventId came of what the person said.
-func (p *Person) WithTurns(ids []string) *Person {
+// In returns the person in a thread, with events of theirs: what has one of them as its eventId came of what the person said. So did
+// the titles.
+func (p *Person) In(turns, titles []string) *Person {
 	out := *p
-	out.turns = make(map[string]bool, len(ids))
-	for _, id := range ids {
-		out.turns[id] = true
-	}
+	out.turns, out.titles = set(turns), set(titles)
 	return &out
+}
+
+func set(all []string) map[string]bool {
+	out := make(map[string]bool, len(all))
+	for _, one := range all {
+		out[one] = true
+	}
+	return out
 }
 
 // expression returns the regular expression of a term as a whole word, in upper or lower case, with any white space between its words.

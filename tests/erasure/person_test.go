@@ -215,17 +215,31 @@ func TestErasedPersonTask(t *testing.T) {
 	say(w, id, "bob", "hello")
 	say(w, id, "annabelle", `use task {"tool":"wait","title":"zephyrtask"}`)
 	check.Arrives(t, g.Reached, "the task")
-	erasure, _, err := erasures.BeginPerson(w.Ctx(), w.Store, w.TaskQueue, erasures.PersonRequest{Person: "annabelle"}, "carol")
+	later := w.Open() // after the thread that waits
+	for later < id {
+		later = w.Open()
+	}
+	say(w, later, "annabelle", "zephyrlater")
+	erasure, err := erasures.BeginPerson(w.Ctx(), w.Store, w.TaskQueue, erasures.PersonRequest{Person: "annabelle"}, "carol")
 	require.NoError(t, err)
-	require.NoError(t, w.Threads.StartErasePerson(w.Ctx(), erasure, "carol"))
+	require.NoError(t, w.Threads.StartErasePerson(w.Ctx(), erasure.ID, "carol"))
 	require.Eventually(t, func() bool {
-		d, err := w.Temporal.DescribeWorkflowExecution(w.Ctx(), signals.ErasePersonWorkflowID(w.TaskQueue, erasure), "")
-		return err == nil && len(d.GetPendingActivities()) == 1 && strings.Contains(d.GetPendingActivities()[0].GetLastFailure().GetMessage(), "is running, and has something of the person")
+		printed, code, problem := w.Starter("erasures", "--people")
+		require.Zero(t, code, problem)
+		return strings.Contains(printed, "in progress") && strings.Contains(printed, "thread "+id+" since ") && strings.Contains(printed, "is running, and has something of the person")
 	}, 2*testenv.Patience, testenv.Tick, "the erasure says what it waits for")
+	require.Eventually(t, func() bool {
+		_, err := erasures.Load(w.Ctx(), w.Store, w.TaskQueue, later)
+		return err == nil
+	}, 2*testenv.Patience, testenv.Tick, "the other threads do not wait")
 	g.Release()
-	receipt, err := w.Threads.ErasePerson(w.Ctx(), erasure, "")
+	receipt, err := w.Threads.ErasePerson(w.Ctx(), erasure.ID, "")
 	require.NoError(t, err)
 	require.Equal(t, []string{id}, receipt.Forgot)
+	require.Equal(t, []string{later}, receipt.Erased)
+	require.NotZero(t, receipt.Counts.Records)
+	require.Empty(t, receipt.Waiting)
+	require.True(t, receipt.RequestedAt.Before(receipt.FinishedAt))
 	for _, r := range w.Records(id) {
 		require.NotContains(t, string(r.Payload), "zephyr", r.Type)
 		require.NotContains(t, string(r.Payload), "annabelle", r.Type)
