@@ -454,7 +454,7 @@ func (f *forgetting) row(ctx context.Context, key event.ThreadKey, row store.Thr
 // temporal deletes the closed runs that have something of the person, and has the thread continue as new if its own run does. clean
 // reports that there are none.
 func (f *forgetting) temporal(ctx context.Context, key event.ThreadKey, s *forget.Spoken) (clean bool, err error) {
-	concerns := f.In(s.Turns, s.Titles).Concerns
+	concerns := f.In(s.Turns, s.Titles, s.Inherited).Concerns
 	h := f.cfg.Histories
 	found, err := h.Find(ctx, key.Namespace, key.ThreadID, nil, nil)
 	if err != nil {
@@ -512,7 +512,7 @@ func (f *forgetting) tell(ctx context.Context, key event.ThreadKey, run signals.
 		f.told[run.RunID] = true
 		err = f.cfg.Histories.Forget(ctx, key.Namespace, key.ThreadID, signals.Forget{
 			Person: f.Name, Pseudonym: f.Pseudonym, Terms: f.Terms,
-			Turns: newest(s.Turns, maxForgetTurns), Titles: newest(s.Titles, maxForgetTitles),
+			Turns: newest(s.Turns, maxForgetTurns), Titles: newest(s.Titles, maxForgetTitles), Inherited: s.Inherited,
 		})
 		if err != nil {
 			return err

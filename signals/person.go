@@ -42,6 +42,9 @@ type Forget struct {
 	// Turns are the newest events of the person in this thread, and Titles those of its titles that came of what the person said.
 	Turns  []string `json:"turns,omitempty"`
 	Titles []string `json:"titles,omitempty"`
+
+	// Inherited means that the thread is that of a sub-agent which worked for the person: all titles came of it.
+	Inherited bool `json:"inherited,omitempty"`
 }
 
 // ErasePersonInput is the input of the workflow that erases a person.

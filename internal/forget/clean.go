@@ -140,7 +140,7 @@ func (c cleaning) value(raw, field string, by replacing) string {
 			return quoted(c.Pseudonym)
 		}
 		return quotedIfChanged(raw, v.Str, c.Text(v.Str))
-	case v.Type == gjson.String && (field == "title" || field == "") && c.titles[v.Str]: // the values of a memo have no field
+	case v.Type == gjson.String && c.titled(field, v.Str):
 		return quoted(Erased)
 	case field == "opaque":
 		// Only its model can read it, and a changed one is refused.

@@ -140,5 +140,5 @@ func TestKnown(t *testing.T) {
 	for text, want := range map[string]bool{"Ann": false, "ann smith": true, "Anna Smith": false, "with ZOË.": true, "call +49 170 now": true, "bob": false, "Ann Smithers": false} {
 		assert.Equal(t, want, p.Known(text), text)
 	}
-	assert.True(t, p.In([]string{"e1"}, nil).Concerns(json.RawMessage(`{"outcomes":[{"eventId":"e1","status":"completed","message":{"content":"x"}}]}`)))
+	assert.True(t, p.In([]string{"e1"}, nil, false).Concerns(json.RawMessage(`{"outcomes":[{"eventId":"e1","status":"completed","message":{"content":"x"}}]}`)))
 }

@@ -101,10 +101,13 @@ func TestErasedPersonStuck(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	m := newMatrix(t, db, "stuck", -1)
 	stuck := m.threads["shared"]
-	stuck.forgetful = false
+	stuck.stubborn = true
+	stuck.state.Outcomes = []json.RawMessage{[]byte(`{"eventId":"s1","content":"of ` + matrixTerm + `"}`)}
+	stuck.begin(m.namespace)
 	var waits []signals.PersonWait
-	stuck.looked = func(looks int) {
-		if looks < 12 {
+	looks := 0
+	stuck.looked = func() {
+		if looks++; looks < 12 {
 			return
 		}
 		all, err := erasures.PeopleInProgress(t.Context(), db, m.namespace)
@@ -120,7 +123,7 @@ func TestErasedPersonStuck(t *testing.T) {
 	require.Equal(t, "shared", waits[0].ThreadID)
 	require.Contains(t, waits[0].Why, "close or erase it")
 	require.WithinDuration(t, time.Now(), waits[0].Since, testenv.Patience)
-	require.Equal(t, 5, stuck.forgets, "the first run, and those that began with something of the person again")
+	require.Equal(t, 4, stuck.forgets)
 }
 
 // mortal is a process that dies after one of its writes: nothing works then until the next one starts.
@@ -174,10 +177,12 @@ type matrixThread struct {
 	memo  string
 	runs  []*matrixRun
 
-	// forgetful threads forget as workflows do. looked is called when the beginning of its run is looked at.
-	forgetful       bool
-	forgets, began int
-	looked          func(looks int)
+	// began counts its runs, and forgets how often it was told to forget. looked is called when the beginning of a run is looked at.
+	began, forgets int
+	looked         func()
+
+	// stubborn threads continue as new without having forgotten.
+	stubborn bool
 }
 
 type matrixState struct {
@@ -206,7 +211,8 @@ func (th *matrixThread) begin(namespace string) {
 	}
 	state, _ := json.Marshal(th.state)
 	memo, _ := json.Marshal(th.memo)
-	run := signals.WorkflowRun{WorkflowID: signals.WorkflowID(namespace, th.id), RunID: fmt.Sprintf("%s-%d", th.id, len(th.runs)), Open: true}
+	run := signals.WorkflowRun{WorkflowID: signals.WorkflowID(namespace, th.id), RunID: fmt.Sprintf("%s-%d", th.id, th.began), Open: true}
+	th.began++
 	th.runs = append(th.runs, &matrixRun{run, []json.RawMessage{state, memo}})
 }
 
@@ -239,9 +245,9 @@ func (m *matrix) message(id, turn, who string, kind event.CreatedBy, text string
 
 // thread adds a thread, of which a first run has the records, and the second one only its title.
 func (m *matrix) thread(id, title, parent string, records ...event.Record) {
-	th := &matrixThread{id: id, state: matrixState{Title: title}, memo: title, forgetful: true}
+	th := &matrixThread{id: id, state: matrixState{Title: title}, memo: title}
 	th.begin(m.namespace)
-	b := store.Batch{Records: records, Thread: &store.ThreadUpdate{Title: &title, Status: "idle", Parent: parent}}
+	b := store.Batch{Records: records, Thread: &store.ThreadUpdate{Title: &title, Status: store.ThreadOpen, Parent: parent}}
 	if parent != "" {
 		b.Thread.Metadata = json.RawMessage(`{"parentThreadId":"` + parent + `","parentToolCallId":"call1"}`)
 	}
@@ -383,8 +389,8 @@ func (m *matrix) Has(_ context.Context, run signals.WorkflowRun, concerns func(j
 // Began searches what a run begins with.
 func (m *matrix) Began(_ context.Context, run signals.WorkflowRun, concerns func(json.RawMessage) bool) (bool, error) {
 	th, r := m.find(run)
-	if th.began++; th.looked != nil {
-		th.looked(th.began)
+	if th.looked != nil {
+		th.looked()
 	}
 	return r.has(begun, concerns), nil
 }
@@ -414,7 +420,7 @@ func (m *matrix) Change(ctx context.Context, _, threadID string, c signals.Threa
 		_, err := m.Store.Append(ctx, m.key(threadID), store.Batch{Thread: update})
 		return err
 	})
-	if err != nil || !th.forgetful {
+	if err != nil {
 		return true, err
 	}
 	return true, m.write(func() error {
@@ -448,7 +454,11 @@ func (m *matrix) Forget(_ context.Context, _, threadID string, f signals.Forget)
 		if err != nil {
 			return err
 		}
-		if err := json.Unmarshal(p.In(f.Turns, f.Titles).Clean(state, false), &th.state); err != nil {
+		if th.stubborn {
+			th.begin(m.namespace)
+			return nil
+		}
+		if err := json.Unmarshal(p.In(f.Turns, f.Titles, f.Inherited).Clean(state, false), &th.state); err != nil {
 			return err
 		}
 		th.begin(m.namespace)
@@ -580,4 +590,3 @@ func (s mortalStore) DeleteDocument(ctx context.Context, namespace, kind, name s
 func (s mortalStore) Scrub(ctx context.Context) error {
 	return s.m.write(func() error { return s.Store.Scrub(ctx) })
 }
-
