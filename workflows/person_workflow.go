@@ -23,7 +23,7 @@ const (
 	passPause   = time.Minute
 
 	// waitPause is the first pause before an erasure comes back to threads that it could not finish, and longestWait the longest one.
-	waitPause   = 5 * time.Second
+	waitPause   = time.Second
 	longestWait = 15 * time.Minute
 
 	// maxWaiting bounds the threads that wait: they are part of the input of the next run. With more, a pass goes on when some are finished.

@@ -66,13 +66,18 @@ func TestErasedPersonKilledAtEveryWrite(t *testing.T) {
 		db, err := postgres.Open(t.Context(), postgres.Config{URL: url, Schema: schema})
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = db.Close() })
-		killAtEveryWrite(t, db)
+		killAtEveryWrite(t, unscrubbed{db})
 		rows := dump(t, url, schema)
 		for _, word := range matrixWords {
 			require.NotContains(t, rows, word)
 		}
 	})
 }
+
+// unscrubbed is a PostgreSQL of which only the rows are searched: VACUUM would make the erasures wait for one another.
+type unscrubbed struct{ store.Store }
+
+func (unscrubbed) Scrub(context.Context) error { return nil }
 
 func killAtEveryWrite(t *testing.T, db store.Store) {
 	t.Helper()

@@ -168,7 +168,8 @@ func TestErasedPersonDoors(t *testing.T) {
 }
 
 // TestErasedPersonBeside: what others wait for stays. Another person's call waits for approval before and after, and then runs; a message
-// that the person has queued behind it is gone.
+// that the person has queued behind it is gone. So is a title that only Temporal has, since a worker was killed before the store and Temporal
+// agreed: the thread does not go on to continue as new with it.
 func TestErasedPersonBeside(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{Agents: check.Team()})
@@ -182,12 +183,27 @@ func TestErasedPersonBeside(t *testing.T) {
 	behind.OnWaiting = event.OnWaitingHold
 	_, err = w.Threads.Post(w.Ctx(), id, behind)
 	require.NoError(t, err)
+	_, err = w.Threads.Update(w.Ctx(), id, signals.ThreadChange{Title: "The case of Belle Zuckerkorn"})
+	require.NoError(t, err)
+	stored := func() string {
+		row, err := w.Store.Thread(w.Ctx(), w.Key(id))
+		require.NoError(t, err)
+		return row.Title
+	}
+	require.Eventually(t, func() bool { return stored() != "" }, testenv.Patience, testenv.Tick)
+	torn := "The case of [erased]"
+	_, err = w.Store.Append(w.Ctx(), w.Key(id), store.Batch{Thread: &store.ThreadUpdate{Title: &torn}})
+	require.NoError(t, err)
 	run := check.CurrentRun(w, id)
 
-	receipt, err := w.Runtime.ErasePerson(w.Ctx(), "annabelle", nil, "carol")
+	receipt, err := w.Runtime.ErasePerson(w.Ctx(), "annabelle", []string{"Belle Zuckerkorn"}, "carol")
 	require.NoError(t, err)
 	require.Equal(t, []string{id}, receipt.Forgot)
 	require.NotEqual(t, run, check.CurrentRun(w, id), "it has continued as new")
+	d, err := w.Temporal.DescribeWorkflowExecution(w.Ctx(), signals.WorkflowID(w.TaskQueue, id), "")
+	require.NoError(t, err)
+	require.Equal(t, `"`+torn+`"`, string(d.GetWorkflowExecutionInfo().GetMemo().GetFields()[signals.MemoTitle].GetData()))
+	require.Equal(t, torn, stored())
 	after := w.AwaitApproval(id, 1)
 	require.Equal(t, before[0].ToolCallID, after[0].ToolCallID)
 	require.Equal(t, before[0].Digest, after[0].Digest)
