@@ -19,7 +19,7 @@ func (r *Runtime) check(ctx context.Context, callModels bool) []doctor.Finding {
 		}.Check(ctx)
 	}()
 	models := r.checkModels(ctx, callModels)
-	return slices.Concat(<-temporal, r.checkRetention(ctx), models)
+	return slices.Concat(<-temporal, r.checkRetention(ctx), r.checkErasures(ctx), models)
 }
 
 func (r *Runtime) checkModels(ctx context.Context, call bool) []doctor.Finding {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/doctor"
 	"github.com/threadmill/threadmill/internal/erasures"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -32,11 +34,32 @@ func (r *Runtime) Erasure(ctx context.Context, threadID string) (signals.Erasure
 // known. It returns the receipt when nothing is found any more; the erasure goes on if ctx ends before. An invalid name or term is
 // an [*event.FieldError]. See docs/erasure.md.
 func (r *Runtime) ErasePerson(ctx context.Context, name string, terms []string, by string) (signals.PersonErasure, error) {
-	id, by, err := erasures.BeginPerson(ctx, r.cfg.Store, r.client.Namespace(), erasures.PersonRequest{Person: name, Terms: terms}, by)
+	e, err := erasures.BeginPerson(ctx, r.cfg.Store, r.client.Namespace(), erasures.PersonRequest{Person: name, Terms: terms}, by)
 	if err != nil {
 		return signals.PersonErasure{}, fmt.Errorf("erasing a person: %w", err)
 	}
-	return r.client.ErasePerson(ctx, id, by)
+	return r.client.ErasePerson(ctx, e.ID, e.By)
+}
+
+// longWait is the time after which a thread for which the erasure of a person waits is worth a look.
+const longWait = 10 * time.Minute
+
+// checkErasures finds threads for which the erasure of a person waits.
+func (r *Runtime) checkErasures(ctx context.Context) (found []doctor.Finding) {
+	const check = "erasures"
+	all, err := erasures.PeopleInProgress(ctx, r.cfg.Store, r.client.Namespace())
+	if err != nil {
+		return nil // the check of the store tells it
+	}
+	for _, e := range all {
+		for _, w := range e.Waiting {
+			if time.Since(w.Since) > longWait {
+				found = append(found, doctor.Odd(check, "end what it waits for, or close or erase the thread: the others are erased, and the receipt waits for this one",
+					"the erasure %s of a person waits for thread %s since %s: %s", e.ID, w.ThreadID, w.Since.Format(time.RFC3339), w.Why))
+			}
+		}
+	}
+	return found
 }
 
 // erased asks the store. While it is unavailable, a thread counts as one that exists: it refuses what comes for an erased one.

@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/erasures"
 	"github.com/threadmill/threadmill/internal/scheduleversions"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
@@ -30,8 +31,12 @@ type Histories interface {
 	// Erase starts the workflow that erases a thread. While one runs, it fails.
 	Erase(ctx context.Context, in signals.EraseStep) error
 
-	// Has reports whether the history of a run has a value of which concerns says so.
+	// Has reports whether the history of a run has a value of which concerns says so, and Began whether its first event does.
 	Has(ctx context.Context, run signals.WorkflowRun, concerns func(json.RawMessage) bool) (bool, error)
+	Began(ctx context.Context, run signals.WorkflowRun, concerns func(json.RawMessage) bool) (bool, error)
+
+	// Title returns the title that the memo of a thread's workflow has, "" if it has none or does not run.
+	Title(ctx context.Context, namespace, threadID string) (string, error)
 
 	// Forget has a thread forget a person, and Change changes one. Change returns false if the thread does not run.
 	Forget(ctx context.Context, namespace, threadID string, f signals.Forget) error
@@ -228,12 +233,12 @@ func (a *Activities) eraseFinish(ctx context.Context, in signals.EraseFinish) (s
 	}
 	if left != (signals.ErasedCounts{}) {
 		raw, _ := json.Marshal(left)
-		return out, temporal.NewApplicationError(fmt.Sprintf("thread %s was not erased yet, this was left: %s", in.ThreadID, raw), erasures.LeftType)
+		return out, temporal.NewApplicationError(fmt.Sprintf("thread %s was not erased yet, this was left: %s", in.ThreadID, raw), step.ErrTypeLeft)
 	}
 	if in.Progress.Beyond != "" {
 		return out, temporal.NewNonRetryableApplicationError(fmt.Sprintf(
 			"%d threads are erased, but thread %s has more threads of sub-agents than that: erase thread %s, and what else lists it as its parent",
-			len(in.Progress.Threads), in.ThreadID, in.Progress.Beyond), erasures.LeftType, nil)
+			len(in.Progress.Threads), in.ThreadID, in.Progress.Beyond), step.ErrTypeLeft, nil)
 	}
 	out.FinishedAt = activity.GetInfo(ctx).StartedTime.UTC()
 	return erasures.Save(ctx, a.cfg.Store, out, in.Late)

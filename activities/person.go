@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/tidwall/gjson"
@@ -16,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/internal/erasures"
 	"github.com/threadmill/threadmill/internal/forget"
 	"github.com/threadmill/threadmill/internal/scheduleversions"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -42,6 +45,9 @@ func (a *Activities) personFind(ctx context.Context, in signals.PersonStep) (out
 	}
 	if err != nil {
 		return out, err
+	}
+	if p == nil {
+		return out, nil // nothing was found any more, and the person is not known since
 	}
 	if in.ThreadID == "" { // a look begins: what posts as the person ends first
 		if out.Schedules, err = a.dropSchedules(ctx, p, in.Namespace); err != nil {
@@ -75,6 +81,22 @@ func (a *Activities) dropSchedules(ctx context.Context, p *forget.Person, namesp
 	ids, err := a.cfg.Histories.SchedulesWhere(ctx, namespace, posts)
 	if err != nil {
 		return 0, err
+	}
+	// An attempt that was killed may have deleted a schedule without its runs. Its versions are still there.
+	posting := map[string]bool{}
+	err = scheduleversions.Edit(ctx, a.cfg.Store, namespace, func(v *scheduleversions.Version) bool {
+		if v.Definition != nil {
+			posting[v.Definition.ID] = posts(*v.Definition)
+		}
+		return true
+	})
+	if err != nil {
+		return 0, readError(err)
+	}
+	for _, id := range slices.Sorted(maps.Keys(posting)) {
+		if posting[id] && !slices.Contains(ids, id) {
+			ids = append(ids, id)
+		}
 	}
 	if err := a.cfg.Histories.DeleteSchedules(ctx, namespace, ids); err != nil {
 		return 0, err
@@ -120,9 +142,45 @@ func rowOf(row store.Thread) json.RawMessage {
 }
 
 // personForget replaces a person in a thread, and in the threads of its sub-agents. An attempt that fails leaves what it has counted to
-// the next one; what one has counted that is killed is lost.
-func (a *Activities) personForget(ctx context.Context, in signals.PersonStep) (out signals.ForgotPerson, err error) {
-	if activity.HasHeartbeatDetails(ctx) {
+// the next one; what one has counted that is killed is lost. Until one succeeds, the erasure tells why.
+func (a *Activities) personForget(ctx context.Context, in signals.PersonStep) (signals.ForgotPerson, error) {
+	p, err := a.person(ctx, in)
+	if err != nil || p == nil {
+		return signals.ForgotPerson{}, err
+	}
+	wait, err := erasures.Waits(ctx, a.cfg.Store, in.Namespace, in.ID, in.ThreadID)
+	if err != nil {
+		return signals.ForgotPerson{}, readError(err)
+	}
+	wait.ThreadID = in.ThreadID
+	out, err := a.forgetIn(ctx, p, in, &wait)
+	switch {
+	case err == nil && wait.Why == "", ctx.Err() != nil:
+		return out, err
+	case err == nil:
+		wait.Why = ""
+	default:
+		wait.Why, wait.Since = whyWaiting(err), time.Now().UTC()
+	}
+	changed, noted := erasures.WaitFor(ctx, a.cfg.Store, in.Namespace, in.ID, wait)
+	if changed && err != nil {
+		a.log.WarnContext(ctx, "the erasure of a person comes back to a thread", "erasure", in.ID, "thread", in.ThreadID, "error", err)
+	}
+	return out, cmp.Or(err, readErrorOf(noted))
+}
+
+// whyWaiting returns the message of an error, without what only the workflow needs.
+func whyWaiting(err error) string {
+	if known, ok := errors.AsType[*temporal.ApplicationError](err); ok {
+		return step.Why(known.Message())
+	}
+	return step.Why(err.Error())
+}
+
+// forgetIn is one attempt of personForget. wait is what the attempts before it have waited for.
+func (a *Activities) forgetIn(ctx context.Context, p *forget.Person, in signals.PersonStep, wait *erasures.Wait) (out signals.ForgotPerson, err error) {
+	out.Counts = wait.Counts
+	if activity.HasHeartbeatDetails(ctx) { // they have those too
 		if err := activity.GetHeartbeatDetails(ctx, &out.Counts); err != nil {
 			return out, err
 		}
@@ -131,21 +189,27 @@ func (a *Activities) personForget(ctx context.Context, in signals.PersonStep) (o
 	defer func() {
 		if stop(); err != nil {
 			activity.RecordHeartbeat(ctx, out.Counts)
+			wait.Counts = out.Counts
 		}
 	}()
-	p, err := a.person(ctx, in)
-	if err != nil {
+	key := event.ThreadKey{Namespace: in.Namespace, ThreadID: in.ThreadID}
+	if err := a.endedErasing(ctx, key); err != nil {
 		return out, err
 	}
-	key := event.ThreadKey{Namespace: in.Namespace, ThreadID: in.ThreadID}
 	told := map[string]bool{}
+	if wait.Continued == nil {
+		wait.Continued = map[string]int{}
+	}
 	until := time.Now().Add(forgetWithin)
 	var looks looks
 	for first := true; ; first = false {
-		f := forgetting{Activities: a, Person: p, counts: &out.Counts, told: told, seen: map[string]bool{}, first: first}
+		f := forgetting{Activities: a, Person: p, counts: &out.Counts, told: told, continued: wait.Continued, seen: map[string]bool{}, first: first}
 		alone, err := f.thread(ctx, key, p.Spoken(false))
 		if err != nil {
 			return out, err
+		}
+		if f.left == "" && f.blocked != "" { // nobody knows how long that takes, and the other threads go on
+			return out, temporal.NewApplicationError(f.blocked, step.ErrTypeLeft)
 		}
 		if f.left == "" {
 			// What was being published when the records were replaced is in the log by now.
@@ -160,12 +224,26 @@ func (a *Activities) personForget(ctx context.Context, in signals.PersonStep) (o
 			return out, err
 		}
 		if time.Now().After(until) {
-			return out, temporal.NewApplicationError(f.left, erasures.LeftType)
+			return out, temporal.NewApplicationError(cmp.Or(f.blocked, f.left), step.ErrTypeLeft)
 		}
 		if err := looks.pause(ctx); err != nil {
 			return out, err
 		}
 	}
+}
+
+// endedErasing returns an error while a thread is being erased as a whole.
+func (a *Activities) endedErasing(ctx context.Context, key event.ThreadKey) error {
+	_, err := a.cfg.Store.Thread(ctx, key)
+	if !errors.Is(err, store.ErrErased) {
+		return nil
+	}
+	_, err = erasures.Load(ctx, a.cfg.Store, key.Namespace, key.ThreadID)
+	if errors.Is(err, store.ErrNotFound) {
+		return temporal.NewApplicationError(fmt.Sprintf("thread %s is being erased, and has no receipt yet: if workflow %s does not run, erase the thread again",
+			key.ThreadID, signals.EraseWorkflowID(key.Namespace, key.ThreadID)), step.ErrTypeLeft)
+	}
+	return readErrorOf(err)
 }
 
 // alone reports whether nobody else has anything in a thread. What others have posted may be in its workflow only, until its turn has begun:
@@ -199,12 +277,17 @@ type forgetting struct {
 	// may have failed after it had replaced records, before it purged the log.
 	first bool
 
-	// told are the runs that were sent signal "forget".
-	told map[string]bool
+	// told are the runs that were sent signal "forget". continued counts by thread those of them that had begun with something of the
+	// person, although the run before may have forgotten.
+	told      map[string]bool
+	continued map[string]int
 
-	// left says what was found, so that another look is needed. Empty = nothing.
-	left string
+	// left says what was found, so that another look is needed. Empty = nothing. blocked says what no further look of this attempt ends.
+	left, blocked string
 }
+
+// maxContinued is how often a thread is told to continue as new although that does not help.
+const maxContinued = 4
 
 // thread replaces what a thread has of the person. alone reports whether nobody else wrote there.
 func (f *forgetting) thread(ctx context.Context, key event.ThreadKey, said *forget.Spoken) (alone bool, err error) {
@@ -222,15 +305,19 @@ func (f *forgetting) thread(ctx context.Context, key event.ThreadKey, said *forg
 	if said, err = f.spoken(ctx, key, said); err != nil {
 		return false, err
 	}
-	changed, title, err := f.records(ctx, key, row, said)
+	changed, clean := false, false
+	err = f.row(ctx, key, row, said, &changed)
+	if err == nil {
+		err = f.records(ctx, key, said, false, &changed)
+	}
 	if err == nil {
 		err = f.logs(ctx, key, said, &changed)
 	}
 	if err == nil {
-		err = f.row(ctx, key, row, title, &changed)
+		clean, err = f.temporal(ctx, key, said)
 	}
-	if err == nil {
-		err = f.temporal(ctx, key, said.Turns[max(0, len(said.Turns)-maxForgetTurns):])
+	if err == nil && clean && !changed {
+		err = f.records(ctx, key, said, true, &changed)
 	}
 	if err == nil && changed {
 		f.left = fmt.Sprintf("thread %s had something of the person", key.ThreadID)
@@ -261,11 +348,15 @@ func (f *forgetting) thread(ctx context.Context, key event.ThreadKey, said *forg
 	return said.Alone() && row.Parent == "", nil
 }
 
-// maxForgetTurns bounds the turns in a signal.
-const maxForgetTurns = 2000
+// maxForgetTurns and maxForgetTitles bound a signal.
+const (
+	maxForgetTurns  = 2000
+	maxForgetTitles = 100
+)
 
-// records replaces records. title is what becomes of the title that one of them had given the thread, "" if none had.
-func (f *forgetting) records(ctx context.Context, key event.ThreadKey, row store.Thread, s *forget.Spoken) (changed bool, title string, err error) {
+// records replaces records. Those that gave the thread a title come last: they tell which titles came of what the person said, after a
+// kill too, as long as the row or a workflow may have one of them.
+func (f *forgetting) records(ctx context.Context, key event.ThreadKey, s *forget.Spoken, titles bool, changed *bool) (err error) {
 	var replaced []event.Record
 	replace := func() error {
 		if len(replaced) == 0 {
@@ -275,7 +366,7 @@ func (f *forgetting) records(ctx context.Context, key event.ThreadKey, row store
 		for i, r := range replaced {
 			ids[i] = r.ID
 		}
-		changed = true
+		*changed = true
 		err := f.cfg.Store.ForgetMessages(ctx, key, ids...)
 		if err == nil {
 			err = f.cfg.Store.ReplaceRecords(ctx, key, replaced...)
@@ -288,11 +379,8 @@ func (f *forgetting) records(ctx context.Context, key event.ThreadKey, row store
 	}
 	err = store.EachRecord(ctx, f.cfg.Store, key, func(r event.Record) error {
 		clean, has := s.Clean(r)
-		if !has {
+		if !has || s.Tells(r) != titles {
 			return nil
-		}
-		if r.Type == event.TypeStatus && row.Title != "" && gjson.GetBytes(r.Payload, "title").Str == row.Title {
-			title = gjson.GetBytes(clean.Payload, "title").Str
 		}
 		if replaced = append(replaced, clean); len(replaced) < replaceAtOnce {
 			return nil
@@ -302,10 +390,7 @@ func (f *forgetting) records(ctx context.Context, key event.ThreadKey, row store
 	if err == nil {
 		err = replace()
 	}
-	if s.Inherited && row.Title != "" {
-		title = forget.Erased // the call of the sub-agent had given it
-	}
-	return changed, title, readErrorOf(err)
+	return readErrorOf(err)
 }
 
 // logs replaces the logs of tool calls.
@@ -334,11 +419,16 @@ func (f *forgetting) logs(ctx context.Context, key event.ThreadKey, s *forget.Sp
 	}
 }
 
-// row replaces the title and the metadata of a thread.
-func (f *forgetting) row(ctx context.Context, key event.ThreadKey, row store.Thread, title string, changed *bool) error {
+// row replaces the title and the metadata of a thread. Its workflow may have another title than its row, one of them being behind: its
+// memo is compared too, since it outlives the run when the thread continues as new.
+func (f *forgetting) row(ctx context.Context, key event.ThreadKey, row store.Thread, s *forget.Spoken, changed *bool) error {
+	kept, err := f.cfg.Histories.Title(ctx, key.Namespace, key.ThreadID)
+	if err != nil {
+		return err
+	}
 	var change signals.ThreadChange
-	if title = cmp.Or(title, f.Text(row.Title)); title != row.Title {
-		change.Title = title
+	if s.Title(row.Title) != row.Title || s.Title(kept) != kept {
+		change.Title = s.Title(cmp.Or(kept, row.Title))
 	}
 	before := rowOf(row)
 	if was, clean := gjson.GetBytes(before, "metadata").Raw, gjson.GetBytes(f.Clean(before, false), "metadata").Raw; clean != was {
@@ -361,37 +451,35 @@ func (f *forgetting) row(ctx context.Context, key event.ThreadKey, row store.Thr
 	return readErrorOf(err)
 }
 
-// temporal deletes the closed runs that have something of the person, and has the thread continue as new if its own run does.
-func (f *forgetting) temporal(ctx context.Context, key event.ThreadKey, turns []string) error {
-	concerns := f.WithTurns(turns).Concerns
+// temporal deletes the closed runs that have something of the person, and has the thread continue as new if its own run does. clean
+// reports that there are none.
+func (f *forgetting) temporal(ctx context.Context, key event.ThreadKey, s *forget.Spoken) (clean bool, err error) {
+	concerns := f.In(s.Turns, s.Titles, s.Inherited).Concerns
 	h := f.cfg.Histories
 	found, err := h.Find(ctx, key.Namespace, key.ThreadID, nil, nil)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if found.Listed > 0 {
+	clean = found.Listed == 0
+	if !clean {
 		f.left = fmt.Sprintf("thread %s has %d deleted runs that visibility lists", key.ThreadID, found.Listed)
 	}
 	var closed []signals.WorkflowRun
 	for _, run := range found.Runs {
 		has, err := h.Has(ctx, run, concerns)
+		clean = clean && !has
 		switch {
 		case err != nil:
-			return err
+			return false, err
 		case !has:
 		case !run.Open:
 			closed = append(closed, run)
 		case run.WorkflowID == signals.WorkflowID(key.Namespace, key.ThreadID):
-			f.left = fmt.Sprintf("thread %s has not continued as new yet", key.ThreadID)
-			if f.told[run.RunID] {
-				continue
-			}
-			f.told[run.RunID] = true
-			if err := h.Forget(ctx, key.Namespace, key.ThreadID, signals.Forget{Person: f.Name, Pseudonym: f.Pseudonym, Terms: f.Terms, Turns: turns}); err != nil {
-				return err
+			if err := f.tell(ctx, key, run, s, concerns); err != nil {
+				return false, err
 			}
 		default:
-			f.left = fmt.Sprintf("workflow %s is running, and has something of the person", run.WorkflowID)
+			f.blocked = fmt.Sprintf("workflow %s is running, and has something of the person: it is deleted when it has ended", run.WorkflowID)
 		}
 	}
 	if len(closed) > 0 {
@@ -399,15 +487,45 @@ func (f *forgetting) temporal(ctx context.Context, key event.ThreadKey, turns []
 	}
 	for i := range closed {
 		if err := h.Delete(ctx, closed[i:i+1]); err != nil {
-			return err
+			return false, err
 		}
 		f.counts.Runs++
 	}
+	return clean, nil
+}
+
+// tell has a thread continue as new without the person, once for each run. If its runs go on to begin with something of the person, that
+// does not help, and is not repeated.
+func (f *forgetting) tell(ctx context.Context, key event.ThreadKey, run signals.WorkflowRun, s *forget.Spoken, concerns func(json.RawMessage) bool) error {
+	if !f.told[run.RunID] {
+		began, err := f.cfg.Histories.Began(ctx, run, concerns)
+		if err != nil {
+			return err
+		}
+		if began && f.continued[key.ThreadID] >= maxContinued {
+			f.blocked = fmt.Sprintf("thread %s has continued as new %d times, and still begins with something of the person: close or erase it", key.ThreadID, maxContinued)
+			return nil
+		}
+		if began {
+			f.continued[key.ThreadID]++
+		}
+		f.told[run.RunID] = true
+		err = f.cfg.Histories.Forget(ctx, key.Namespace, key.ThreadID, signals.Forget{
+			Person: f.Name, Pseudonym: f.Pseudonym, Terms: f.Terms,
+			Turns: newest(s.Turns, maxForgetTurns), Titles: newest(s.Titles, maxForgetTitles), Inherited: s.Inherited,
+		})
+		if err != nil {
+			return err
+		}
+	}
+	f.left = fmt.Sprintf("thread %s has not continued as new yet", key.ThreadID)
 	return nil
 }
 
-// personFinish deletes what the person has beside threads, cleans the files of the store and stores the receipt. The request, which
-// names the person, is deleted last.
+func newest(all []string, most int) []string { return all[max(0, len(all)-most):] }
+
+// personFinish deletes what the person has beside threads and the name in the request, cleans the files of the store and stores the
+// receipt. The rest of the request is deleted last.
 func (a *Activities) personFinish(ctx context.Context, in signals.PersonFinish) (out signals.PersonErasure, err error) {
 	defer beating(ctx)()
 	p, err := a.person(ctx, in.PersonStep)
@@ -418,22 +536,25 @@ func (a *Activities) personFinish(ctx context.Context, in signals.PersonFinish) 
 		return out, err
 	}
 	counts := in.Progress.Counts
-	entities, err := a.cfg.Store.ForgetEntities(ctx, in.Namespace, p.Known)
-	if err != nil {
-		return out, readError(err)
+	if p != nil {
+		if counts.Entities, err = a.cfg.Store.ForgetEntities(ctx, in.Namespace, p.Known); err != nil {
+			return out, readError(err)
+		}
+		if err := erasures.ForgetRequest(ctx, a.cfg.Store, in.Namespace, in.ID); err != nil {
+			return out, readError(err)
+		}
 	}
 	if err := a.cfg.Store.Scrub(ctx); err != nil {
 		return out, err
 	}
-	counts = counts.Add(signals.PersonCounts{Entities: entities})
 	return erasures.FinishPerson(ctx, a.cfg.Store, signals.PersonErasure{
-		ID: in.ID, Namespace: in.Namespace, Pseudonym: p.Pseudonym, By: in.By, RequestedAt: in.Progress.RequestedAt, FinishedAt: activity.GetInfo(ctx).StartedTime.UTC(),
+		ID: in.ID, Namespace: in.Namespace, Pseudonym: erasures.Pseudonym(in.ID), By: in.By, RequestedAt: in.Progress.RequestedAt, FinishedAt: activity.GetInfo(ctx).StartedTime.UTC(),
 		Erased: append([]string{}, in.Progress.Erased...), Forgot: append([]string{}, in.Progress.Forgot...), Counts: counts, Remains: erasures.PersonRemains(),
 		Run: activity.GetInfo(ctx).WorkflowExecution.RunID,
 	})
 }
 
-// person returns the person of an erasure, whom only the store knows.
+// person returns the person of an erasure, whom only the store knows; nil if nothing was found any more.
 func (a *Activities) person(ctx context.Context, in signals.PersonStep) (*forget.Person, error) {
 	if a.cfg.Histories == nil {
 		return nil, configError(errors.New("this worker does not erase people: activities.Config.Histories is not set"))

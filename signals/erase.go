@@ -160,8 +160,8 @@ type Erasure struct {
 	Threads   []string `json:"threads" nullable:"false" doc:"The threads that were erased: the thread, and those of its sub-agents"`
 
 	By          string    `json:"by,omitempty" doc:"Who asked for it"`
-	RequestedAt time.Time `json:"requestedAt" doc:"When"`
-	FinishedAt  time.Time `json:"finishedAt" doc:"When the second look had found nothing"`
+	RequestedAt time.Time `json:"requestedAt,omitzero" doc:"When; left out while the erasure goes on"`
+	FinishedAt  time.Time `json:"finishedAt,omitzero" doc:"When the second look had found nothing; left out while the erasure goes on"`
 
 	Erased ErasedCounts `json:"erased" doc:"What was found and deleted"`
 	Left   ErasedCounts `json:"left" doc:"What the second look has found. Nothing, unless something failed"`

@@ -39,8 +39,12 @@ type Forget struct {
 	Pseudonym string   `json:"pseudonym"`
 	Terms     []string `json:"terms,omitempty"`
 
-	// Turns are the newest events of the person in this thread.
-	Turns []string `json:"turns,omitempty"`
+	// Turns are the newest events of the person in this thread, and Titles those of its titles that came of what the person said.
+	Turns  []string `json:"turns,omitempty"`
+	Titles []string `json:"titles,omitempty"`
+
+	// Inherited means that the thread is that of a sub-agent which worked for the person: all titles came of it.
+	Inherited bool `json:"inherited,omitempty"`
 }
 
 // ErasePersonInput is the input of the workflow that erases a person.
@@ -65,6 +69,15 @@ type ErasePersonProgress struct {
 	Erased []string     `json:"erased,omitempty"`
 	Forgot []string     `json:"forgot,omitempty"`
 	Counts PersonCounts `json:"counts"`
+
+	// Waiting are the threads that could not be finished when it was their turn. There is no receipt before they are.
+	Waiting []WaitingThread `json:"waiting,omitempty"`
+}
+
+// WaitingThread is a thread that the erasure of a person comes back to. Erasing means that it is erased as a whole.
+type WaitingThread struct {
+	ThreadID string `json:"threadId"`
+	Erasing  bool   `json:"erasing,omitempty"`
 }
 
 // PersonStep is a person who is erased: by the id of the erasure.
@@ -137,7 +150,7 @@ type PersonErasure struct {
 
 	By          string    `json:"by,omitempty" doc:"Who asked for it"`
 	RequestedAt time.Time `json:"requestedAt" doc:"When"`
-	FinishedAt  time.Time `json:"finishedAt" doc:"When a look at all threads had found nothing"`
+	FinishedAt  time.Time `json:"finishedAt,omitzero" doc:"When a look at all threads had found nothing; left out while the erasure goes on"`
 
 	Erased []string `json:"erased" nullable:"false" doc:"The threads in which nobody else wrote or decided, which were erased: each has a receipt of its own"`
 	Forgot []string `json:"forgot" nullable:"false" doc:"The threads in which the person was replaced"`
@@ -148,4 +161,17 @@ type PersonErasure struct {
 	Remains []ErasureRemain `json:"remains" nullable:"false" doc:"What the erasure does not reach, and why"`
 
 	Run string `json:"run" doc:"The run of the workflow that has erased the person"`
+
+	// Waiting are threads that an erasure in progress comes back to, at most [MaxPersonWaits].
+	Waiting []PersonWait `json:"waiting,omitempty" doc:"Of an erasure in progress: the threads that it could not finish yet, and comes back to; at most 100"`
+}
+
+// MaxPersonWaits bounds the threads of which an erasure in progress tells why it waits for them.
+const MaxPersonWaits = 100
+
+// PersonWait is a thread that the erasure of a person waits for. The other threads are erased meanwhile.
+type PersonWait struct {
+	ThreadID string    `json:"threadId" doc:"The thread"`
+	Why      string    `json:"why" doc:"What is left there, and what ends it"`
+	Since    time.Time `json:"since" doc:"Since when"`
 }

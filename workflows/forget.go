@@ -64,7 +64,7 @@ func personOf(f signals.Forget) (*forget.Person, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p.WithTurns(f.Turns), nil
+	return p.In(f.Turns, f.Titles, f.Inherited), nil
 }
 
 // carried returns the state that the next workflow run starts with.

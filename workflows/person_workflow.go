@@ -1,6 +1,7 @@
 package workflows
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -19,7 +21,21 @@ const (
 	// quickPasses is the number of looks at all threads without a pause: the last one has to find nothing, and a person may go on writing.
 	quickPasses = 10
 	passPause   = time.Minute
+
+	// waitPause is the first pause before an erasure comes back to threads that it could not finish, and longestWait the longest one.
+	waitPause   = time.Second
+	longestWait = 15 * time.Minute
+
+	// maxWaiting bounds the threads that wait: they are part of the input of the next run. With more, a pass goes on when some are finished.
+	maxWaiting = 1000
+
+	// forgetAttempts is the number of attempts at a thread, and eraseWithin the time for erasing one, after which the others go on.
+	forgetAttempts = 5
+	eraseWithin    = 5 * time.Minute
 )
+
+// changeWaiting is the version of runs that do not wait for the erasure of a thread for as long as it takes.
+const changeWaiting = "person-erasure-waiting"
 
 // erasePerson erases a person in all threads of a namespace: the person is replaced, and
 // threads in which nobody else wrote are erased. It ends when a look at all threads finds nothing.
@@ -41,8 +57,8 @@ func (w *Workflows) erasePerson(ctx workflow.Context, in signals.ErasePersonInpu
 		}
 		if done {
 			var out signals.PersonErasure
-			step := signals.PersonFinish{PersonStep: e.step, Progress: e.ErasePersonProgress}
-			err := workflow.ExecuteActivity(activity(ctx, "delete what belongs to no thread, and store the receipt"), signals.ActivityPersonFinish, step).Get(ctx, &out)
+			in := signals.PersonFinish{PersonStep: e.step, Progress: e.ErasePersonProgress}
+			err := workflow.ExecuteActivity(activity(ctx, "delete what belongs to no thread, and store the receipt"), signals.ActivityPersonFinish, in).Get(ctx, &out)
 			return out, err
 		}
 	}
@@ -58,10 +74,10 @@ type personErasure struct {
 
 // page handles the threads of the next page. done reports whether a whole pass has found nothing.
 func (e *personErasure) page(ctx workflow.Context) (done bool, err error) {
-	step := e.step
-	step.ThreadID = e.After
+	in := e.step
+	in.ThreadID = e.After
 	var found signals.FoundPerson
-	if err := workflow.ExecuteActivity(activity(ctx, "look for threads"), signals.ActivityPersonFind, step).Get(ctx, &found); err != nil {
+	if err := workflow.ExecuteActivity(activity(ctx, "look for threads"), signals.ActivityPersonFind, in).Get(ctx, &found); err != nil {
 		return false, err
 	}
 	e.steps++
@@ -72,52 +88,133 @@ func (e *personErasure) page(ctx workflow.Context) (done bool, err error) {
 	}
 	e.Changed += len(found.Threads) + found.Schedules
 	e.Counts.Schedules += found.Schedules
-	workflow.SetCurrentDetails(ctx, fmt.Sprintf("%d threads are erased, and the person is replaced in %d", len(e.Erased), len(e.Forgot)))
+	e.show(ctx)
 	if e.After = found.Next; e.After != "" {
-		return false, nil
+		if len(e.Waiting) < maxWaiting {
+			return false, nil
+		}
+		return false, e.comeBack(ctx)
 	}
-	if e.Changed == 0 {
+	if e.Changed == 0 && len(e.Waiting) == 0 {
 		return true, nil
 	}
-	if e.Pass, e.Changed = e.Pass+1, 0; e.Pass >= quickPasses {
+	e.Pass, e.Changed = e.Pass+1, 0
+	switch {
+	case len(e.Waiting) > 0:
+		return false, e.comeBack(ctx)
+	case e.Pass >= quickPasses:
 		workflow.SetCurrentDetails(ctx, "The person goes on writing: revoke their keys.")
 		return false, sleep(ctx, passPause, "before the next pass")
 	}
 	return false, nil
 }
 
-// erase erases a thread.
+// show describes the erasure in Temporal's Web UI.
+func (e *personErasure) show(ctx workflow.Context) {
+	details := fmt.Sprintf("%d threads are erased, and the person is replaced in %d", len(e.Erased), len(e.Forgot))
+	if n := len(e.Waiting); n > 0 {
+		details += fmt.Sprintf("; %d others wait, the first of them is %s", n, e.Waiting[0].ThreadID)
+	}
+	workflow.SetCurrentDetails(ctx, details)
+}
+
+// comeBack handles the threads that wait again, after a pause that grows.
+func (e *personErasure) comeBack(ctx workflow.Context) error {
+	if err := sleep(ctx, min(waitPause<<min(e.Pass, 10), longestWait), "before threads that could not be finished"); err != nil {
+		return err
+	}
+	for _, w := range slices.Clone(e.Waiting) {
+		if err := e.forget(ctx, w.ThreadID); err != nil {
+			return err
+		}
+	}
+	e.show(ctx)
+	return nil
+}
+
+// wait notes that the erasure comes back to a thread.
+func (e *personErasure) wait(id string, erasing bool) {
+	e.Waiting = append(e.Waiting, signals.WaitingThread{ThreadID: id, Erasing: erasing})
+}
+
+// waited returns what is noted of a thread that waits, and removes it.
+func (e *personErasure) waited(id string) (w signals.WaitingThread) {
+	e.Waiting = slices.DeleteFunc(e.Waiting, func(one signals.WaitingThread) bool {
+		if one.ThreadID == id {
+			w = one
+		}
+		return one.ThreadID == id
+	})
+	return w
+}
+
+// erase erases a thread. What takes long goes on beside the other threads.
 func (e *personErasure) erase(ctx workflow.Context, id string) error {
 	e.steps++
 	in := signals.EraseStep{Namespace: e.step.Namespace, ThreadID: id, By: e.step.By, Part: true}
 	child := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID: signals.EraseWorkflowID(in.Namespace, in.ThreadID), ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON, StaticSummary: "erase thread " + id,
 	})
-	err := workflow.ExecuteChildWorkflow(child, signals.EraseWorkflow, signals.EraseInput{EraseStep: in}).Get(ctx, nil)
-	if temporal.IsWorkflowExecutionAlreadyStartedError(err) {
-		return nil // somebody else has asked for it: the next pass does not find the thread
+	erased := workflow.ExecuteChildWorkflow(child, signals.EraseWorkflow, signals.EraseInput{EraseStep: in})
+	waits := workflow.GetVersion(ctx, changeWaiting, workflow.DefaultVersion, 1) != workflow.DefaultVersion
+	if waits {
+		ended, err := awaitFor(ctx, eraseWithin, "before the other threads go on", erased.IsReady)
+		if err != nil {
+			return err
+		}
+		if !ended {
+			e.wait(id, true)
+			return nil
+		}
 	}
-	if err == nil {
+	err := erased.Get(ctx, nil)
+	switch {
+	case err == nil:
 		e.Erased = noted(e.Erased, id)
+	case ctx.Err() != nil:
+	case waits: // somebody else has asked for it, or it has failed: its receipt tells when it has ended
+		e.wait(id, true)
+		return nil
+	case temporal.IsWorkflowExecutionAlreadyStartedError(err):
+		return nil
 	}
 	return err
 }
 
-// forget replaces the person in a thread, and erases it if nobody else wrote there.
+// forget replaces the person in a thread, and erases it if nobody else wrote there. A thread that cannot be finished waits: the others go on.
 func (e *personErasure) forget(ctx workflow.Context, id string) error {
 	e.steps++
-	step := e.step
-	step.ThreadID = id
+	in := e.step
+	in.ThreadID = id
+	before := e.waited(id)
 	var out signals.ForgotPerson
-	if err := workflow.ExecuteActivity(activity(ctx, "replace the person in "+id), signals.ActivityPersonForget, step).Get(ctx, &out); err != nil {
+	err := workflow.ExecuteActivity(forgetting(ctx, id), signals.ActivityPersonForget, in).Get(ctx, &out)
+	var app *temporal.ApplicationError
+	switch {
+	case ctx.Err() != nil, errors.As(err, &app) && app.Type() == step.ErrTypeConfig:
 		return err
-	}
-	e.Counts = e.Counts.Add(out.Counts)
-	if out.Alone {
+	case err != nil:
+		e.wait(id, before.Erasing)
+	case out.Alone:
+		e.Counts = e.Counts.Add(out.Counts)
 		return e.erase(ctx, id)
+	case before.Erasing:
+		e.Erased = noted(e.Erased, id)
+	default:
+		e.Counts = e.Counts.Add(out.Counts)
+		e.Forgot = noted(e.Forgot, id)
 	}
-	e.Forgot = noted(e.Forgot, id)
 	return nil
+}
+
+// forgetting returns the options of replacing the person in a thread.
+func forgetting(ctx workflow.Context, id string) workflow.Context {
+	ctx = activity(ctx, "replace the person in "+id)
+	opts := workflow.GetActivityOptions(ctx)
+	policy := *retry
+	policy.MaximumAttempts, policy.NonRetryableErrorTypes = forgetAttempts, []string{step.ErrTypeLeft}
+	opts.RetryPolicy = &policy
+	return workflow.WithActivityOptions(ctx, opts)
 }
 
 // noted adds an id, once. A receipt has a bound.

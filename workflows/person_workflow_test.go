@@ -7,15 +7,18 @@ import (
 	"log/slog"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
 	sdklog "go.temporal.io/sdk/log"
+	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
@@ -27,6 +30,13 @@ type people struct {
 	writes   int             // how many looks find that the person has written again
 	looks    int
 	finished []signals.PersonFinish
+
+	// fails are the errors of the next attempts at threads, and slow is how long the erasure of a whole thread takes. done are the threads
+	// that were handled, in their order, and attempts counts the attempts.
+	fails    map[string][]error
+	slow     time.Duration
+	done     []string
+	attempts map[string]int
 }
 
 func (p *people) find(_ context.Context, in signals.PersonStep) (out signals.FoundPerson, err error) {
@@ -50,6 +60,15 @@ func (p *people) find(_ context.Context, in signals.PersonStep) (out signals.Fou
 }
 
 func (p *people) forget(_ context.Context, in signals.PersonStep) (signals.ForgotPerson, error) {
+	if p.attempts == nil {
+		p.attempts = map[string]int{}
+	}
+	p.attempts[in.ThreadID]++
+	if fails := p.fails[in.ThreadID]; len(fails) > 0 {
+		p.fails[in.ThreadID] = fails[1:]
+		return signals.ForgotPerson{}, fails[0]
+	}
+	p.done = append(p.done, in.ThreadID)
 	alone := p.left[in.ThreadID]
 	if !alone {
 		delete(p.left, in.ThreadID)
@@ -71,9 +90,9 @@ func (p *people) run(t *testing.T) (runs int, err error) {
 		env := suite.NewTestWorkflowEnvironment()
 		env.SetTestTimeout(testenv.Patience)
 		env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: testenv.Patience})
-		env.RegisterWorkflowWithOptions(func(_ workflow.Context, in signals.EraseInput) (signals.Erasure, error) {
+		env.RegisterWorkflowWithOptions(func(ctx workflow.Context, in signals.EraseInput) (signals.Erasure, error) {
 			delete(p.left, in.ThreadID)
-			return signals.Erasure{}, nil
+			return signals.Erasure{}, workflow.Sleep(ctx, p.slow)
 		}, workflow.RegisterOptions{Name: signals.EraseWorkflow})
 		(&workflows.Workflows{}).Register(without{env, signals.EraseWorkflow})
 		for name, do := range map[string]any{signals.ActivityPersonFind: p.find, signals.ActivityPersonForget: p.forget, signals.ActivityPersonFinish: p.finish} {
@@ -129,4 +148,29 @@ func TestErasePersonWhoWrites(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 31, p.looks)
 	require.Equal(t, []string{"again"}, p.finished[0].Progress.Forgot)
+}
+
+// TestErasePersonGoesOn: a thread that cannot be finished lets the others go on, and is finished later; so is one whose erasure takes long.
+// There is no receipt before.
+func TestErasePersonGoesOn(t *testing.T) {
+	left := temporal.NewApplicationError("its task runs", step.ErrTypeLeft)
+	broken := errors.New("a record cannot be read")
+	p := &people{
+		left: map[string]bool{"a": false, "b": false, "c": true, "d": false}, slow: time.Hour,
+		fails: map[string][]error{"a": {left, left, left}, "b": {broken, broken, broken, broken, broken, broken}, "c": nil},
+	}
+	_, err := p.run(t)
+	require.NoError(t, err)
+	require.Equal(t, []string{"c", "d"}, p.done[:2], "they do not wait for the others")
+	require.Equal(t, map[string]int{"a": 4, "b": 7, "c": 2, "d": 1}, p.attempts, "the others are tried again a few times at once, and then later")
+	require.Len(t, p.finished, 1)
+	done := p.finished[0].Progress
+	require.ElementsMatch(t, []string{"a", "b", "d"}, done.Forgot)
+	require.Equal(t, []string{"c"}, done.Erased)
+	require.Empty(t, done.Waiting)
+	require.Equal(t, 8, done.Counts.Records, "what was found is counted once")
+
+	p = &people{left: map[string]bool{"a": false}, fails: map[string][]error{"a": {temporal.NewNonRetryableApplicationError("no histories", step.ErrTypeConfig, nil)}}}
+	_, err = p.run(t)
+	require.ErrorContains(t, err, "no histories", "what the configuration lacks ends the erasure")
 }

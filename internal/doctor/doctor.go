@@ -84,7 +84,7 @@ func Reached(ctx context.Context, check, advice string, ping func(context.Contex
 }
 
 // order is the order of checks in a report: each needs those before it.
-var order = []string{"temporal", "namespace", "search attributes", "workers", "deployment", "api", "store", "live stream", "models", "clocks", "versions"}
+var order = []string{"temporal", "namespace", "search attributes", "workers", "deployment", "api", "store", "live stream", "erasures", "models", "clocks", "versions"}
 
 // Sort puts findings into the order in which people read them.
 func Sort(findings []Finding) {

@@ -15,9 +15,6 @@ import (
 // Kind is the kind of the documents. The name of one is the id of its thread.
 const Kind = "erasure"
 
-// LeftType is the type of the error of an erasure whose second look has found something.
-const LeftType = "left"
-
 // Remains are the places that an erasure does not reach.
 func Remains() []signals.ErasureRemain {
 	return append([]signals.ErasureRemain{

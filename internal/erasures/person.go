@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -28,38 +29,64 @@ type PersonRequest struct {
 	Terms  []string `json:"terms,omitempty"`
 }
 
+// request is what is stored of a request.
+type request struct {
+	PersonRequest
+
+	// At is the time of the request, if it was changed since.
+	At time.Time `json:"at,omitzero"`
+
+	// Waiting are the threads that the erasure comes back to, oldest first.
+	Waiting []Wait `json:"waiting,omitempty"`
+}
+
+// Wait is a thread that an erasure comes back to. Continued counts by thread, its sub-agents' included, how often one was told to continue
+// as new while its run had begun with something of the person. Counts is what was replaced there.
+type Wait struct {
+	signals.PersonWait
+	Continued map[string]int       `json:"continued,omitempty"`
+	Counts    signals.PersonCounts `json:"counts,omitzero"`
+}
+
 // Pseudonym returns the name that replaces that of a person.
 func Pseudonym(id string) string { return "erased-" + id }
 
-// BeginPerson stores a request, and returns the id of the erasure and who asks for it: a pseudonym, if it is the person. The same
-// request again returns the erasure in progress.
-func BeginPerson(ctx context.Context, documents store.Documents, namespace string, req PersonRequest, by string) (id, asks string, err error) {
+// BeginPerson stores a request, and returns the erasure, by whoever asks for it: by a pseudonym, if it is the person. The same request
+// again returns the erasure in progress.
+func BeginPerson(ctx context.Context, documents store.Documents, namespace string, req PersonRequest, by string) (signals.PersonErasure, error) {
 	p, err := forget.New(req.Person, "erased", req.Terms)
 	if err != nil {
-		return "", "", err
+		return signals.PersonErasure{}, err
 	}
 	req.Terms = slices.Clone(req.Terms)
 	slices.Sort(req.Terms)
 	waiting, err := documents.Documents(ctx, namespace, KindRequest, "", store.MaxLimit)
 	if err != nil {
-		return "", "", err
+		return signals.PersonErasure{}, err
 	}
-	raw, err := json.Marshal(req)
+	asks := func(id string) string {
+		if p.Is(by) {
+			return Pseudonym(id)
+		}
+		return by
+	}
+	for _, d := range waiting {
+		known, err := decodeRequest(d)
+		if err != nil {
+			return signals.PersonErasure{}, err
+		}
+		if known.Person == req.Person && slices.Equal(known.Terms, req.Terms) {
+			d.By = asks(d.Name)
+			return inProgress(namespace, d, known), nil
+		}
+	}
+	raw, err := json.Marshal(request{PersonRequest: req})
 	if err != nil {
-		return "", "", err
+		return signals.PersonErasure{}, err
 	}
-	id = newID()
-	known := slices.IndexFunc(waiting, func(d store.Document) bool { return string(d.Content) == string(raw) })
-	if known >= 0 {
-		id = waiting[known].Name
-	}
-	if asks = by; p.Is(by) {
-		asks = Pseudonym(id)
-	}
-	if known < 0 {
-		_, err = documents.PutDocument(ctx, namespace, store.Document{Kind: KindRequest, Name: id, Content: raw, By: asks}, 0)
-	}
-	return id, asks, err
+	id := newID()
+	d, err := documents.PutDocument(ctx, namespace, store.Document{Kind: KindRequest, Name: id, Content: raw, By: asks(id)}, 0)
+	return inProgress(namespace, d, request{}), err
 }
 
 // newID returns an id that tells nothing of the person.
@@ -69,17 +96,100 @@ func newID() string {
 	return hex.EncodeToString(random[:])
 }
 
-// Person returns the person of an erasure in progress, or store.ErrNotFound.
+// Person returns the person of an erasure in progress, or store.ErrNotFound. The person is nil if nothing was found any more and the
+// request is forgotten: the erasure only has to clean the files and to store the receipt.
 func Person(ctx context.Context, documents store.Documents, namespace, id string) (*forget.Person, error) {
 	d, err := documents.Document(ctx, namespace, KindRequest, id)
 	if err != nil {
 		return nil, err
 	}
-	var req PersonRequest
-	if err := json.Unmarshal(d.Content, &req); err != nil {
-		return nil, fmt.Errorf("the request of erasure %s cannot be read: %w", id, err)
+	req, err := decodeRequest(d)
+	if err != nil || req.Person == "" {
+		return nil, err
 	}
 	return forget.New(req.Person, Pseudonym(id), req.Terms)
+}
+
+// ForgetRequest removes the person from the request, before the files are cleaned.
+func ForgetRequest(ctx context.Context, documents store.Documents, namespace, id string) error {
+	return changeRequest(ctx, documents, namespace, id, func(r *request) (changed bool) {
+		changed = r.Person != ""
+		*r = request{At: r.At}
+		return changed
+	})
+}
+
+// Waits returns what an erasure waits for in a thread: a zero Wait if it does not wait there.
+func Waits(ctx context.Context, documents store.Documents, namespace, id, threadID string) (Wait, error) {
+	d, err := documents.Document(ctx, namespace, KindRequest, id)
+	if err != nil {
+		return Wait{}, err
+	}
+	req, err := decodeRequest(d)
+	for _, w := range req.Waiting {
+		if w.ThreadID == threadID {
+			return w, err
+		}
+	}
+	return Wait{}, err
+}
+
+// WaitFor notes that an erasure comes back to a thread, or that it need not, without a reason. It reports whether that is new.
+func WaitFor(ctx context.Context, documents store.Documents, namespace, id string, w Wait) (changed bool, err error) {
+	err = changeRequest(ctx, documents, namespace, id, func(r *request) bool {
+		at := slices.IndexFunc(r.Waiting, func(known Wait) bool { return known.ThreadID == w.ThreadID })
+		switch {
+		case w.Why == "" && at >= 0:
+			r.Waiting, changed = slices.Delete(r.Waiting, at, at+1), true
+		case w.Why == "":
+			changed = false
+		case at >= 0:
+			w.Since = r.Waiting[at].Since
+			changed = w.Why != r.Waiting[at].Why || w.Counts != r.Waiting[at].Counts || !maps.Equal(w.Continued, r.Waiting[at].Continued)
+			r.Waiting[at] = w
+		case r.Person == "" || len(r.Waiting) == signals.MaxPersonWaits:
+			changed = false
+		default:
+			r.Waiting, changed = append(r.Waiting, w), true
+		}
+		return changed
+	})
+	return changed, err
+}
+
+// changeRequest changes a request, unless there is none.
+func changeRequest(ctx context.Context, documents store.Documents, namespace, id string, change func(*request) (changed bool)) error {
+	for {
+		d, err := documents.Document(ctx, namespace, KindRequest, id)
+		if errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		req, err := decodeRequest(d)
+		if req.At.IsZero() {
+			req.At = d.At
+		}
+		if err != nil || !change(&req) {
+			return err
+		}
+		version := d.Version
+		if d.Content, err = json.Marshal(req); err != nil {
+			return err
+		}
+		_, err = documents.PutDocument(ctx, namespace, d, version)
+		if conflict, ok := errors.AsType[*store.ConflictError](err); !ok || conflict == nil {
+			return err
+		}
+	}
+}
+
+func decodeRequest(d store.Document) (r request, err error) {
+	if err := json.Unmarshal(d.Content, &r); err != nil {
+		return r, fmt.Errorf("the request of erasure %s cannot be read: %w", d.Name, err)
+	}
+	return r, nil
 }
 
 // FinishPerson stores a receipt, unless an earlier attempt has done so, and deletes the request.
@@ -132,18 +242,38 @@ func ListPeople(ctx context.Context, documents store.Documents, namespace string
 		}
 		all = append(all, e)
 	}
-	waiting, err := documents.Documents(ctx, namespace, KindRequest, "", store.MaxLimit)
-	for _, d := range waiting {
-		all = append(all, InProgress(namespace, d.Name, d.By, d.At))
-	}
-	return all, err
+	waiting, err := PeopleInProgress(ctx, documents, namespace)
+	return append(all, waiting...), err
 }
 
-// InProgress returns what is known of an erasure that has not finished.
-func InProgress(namespace, id, by string, requested time.Time) signals.PersonErasure {
-	return signals.PersonErasure{
-		ID: id, Namespace: namespace, Pseudonym: Pseudonym(id), By: by, RequestedAt: requested, Erased: []string{}, Forgot: []string{}, Remains: []signals.ErasureRemain{},
+// PeopleInProgress returns the erasures that have not finished.
+func PeopleInProgress(ctx context.Context, documents store.Documents, namespace string) (all []signals.PersonErasure, err error) {
+	requests, err := documents.Documents(ctx, namespace, KindRequest, "", store.MaxLimit)
+	if err != nil {
+		return nil, err
 	}
+	for _, d := range requests {
+		req, err := decodeRequest(d)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, inProgress(namespace, d, req))
+	}
+	return all, nil
+}
+
+// inProgress returns what is known of an erasure that has not finished.
+func inProgress(namespace string, d store.Document, req request) signals.PersonErasure {
+	out := signals.PersonErasure{
+		ID: d.Name, Namespace: namespace, Pseudonym: Pseudonym(d.Name), By: d.By, RequestedAt: d.At, Erased: []string{}, Forgot: []string{}, Remains: []signals.ErasureRemain{},
+	}
+	if !req.At.IsZero() {
+		out.RequestedAt = req.At
+	}
+	for _, w := range req.Waiting {
+		out.Waiting = append(out.Waiting, w.PersonWait)
+	}
+	return out
 }
 
 func decodePerson(d store.Document) (e signals.PersonErasure, err error) {

@@ -140,6 +140,8 @@ func (c cleaning) value(raw, field string, by replacing) string {
 			return quoted(c.Pseudonym)
 		}
 		return quotedIfChanged(raw, v.Str, c.Text(v.Str))
+	case v.Type == gjson.String && c.titled(field, v.Str):
+		return quoted(Erased)
 	case field == "opaque":
 		// Only its model can read it, and a changed one is refused.
 		if by == (everything{}) || string(by.JSON(json.RawMessage(raw))) != raw {

@@ -118,7 +118,7 @@ func TestFields(t *testing.T) {
 const (
 	wantTexts = `
 		answer approvers arguments by context denied detail edited editedPrefix error input instructions lost message opaque output path person problem query
-		reason refused source terms text title unhandled url user warning x`
+		reason refused source terms text title titles unhandled url user warning x`
 	wantOthers = `
 		abandonedHooks action agent agentId agentName agents answers before calls class collection contains decision
 		decisionId default definition deniedBy digest document duplicate endEventId enqueueAfter entity equals eventId eventType events field

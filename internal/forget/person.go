@@ -34,8 +34,10 @@ type Person struct {
 	// Terms are further words by which the person is known.
 	Terms []string
 
-	// turns are events of the person.
-	turns map[string]bool
+	// turns are events of the person in a thread, and titles those of its titles that came of what the person said. Of a thread that is
+	// inherited, all did.
+	turns, titles map[string]bool
+	inherited     bool
 
 	// terms replaces the terms, nil without any.
 	terms *redact.Redactor
@@ -77,14 +79,25 @@ func New(name, pseudonym string, terms []string) (*Person, error) {
 	return p, nil
 }
 
-// WithTurns returns the person with events of theirs: what has one of them as its eventId came of what the person said.
-func (p *Person) WithTurns(ids []string) *Person {
+// In returns the person in a thread, with events of theirs: what has one of them as its eventId came of what the person said. So did
+// these titles and, if the thread is that of a sub-agent which worked for the person, all titles in it.
+func (p *Person) In(turns, titles []string, inherited bool) *Person {
 	out := *p
-	out.turns = make(map[string]bool, len(ids))
-	for _, id := range ids {
-		out.turns[id] = true
-	}
+	out.turns, out.titles, out.inherited = set(turns), set(titles), inherited
 	return &out
+}
+
+// titled reports whether the value of a field is a title that came of what the person said. The values of a memo have no field.
+func (p *Person) titled(field, value string) bool {
+	return (field == "title" || field == "") && p.titles[value] || field == "title" && p.inherited && value != "" && value != Erased
+}
+
+func set(all []string) map[string]bool {
+	out := make(map[string]bool, len(all))
+	for _, one := range all {
+		out[one] = true
+	}
+	return out
 }
 
 // expression returns the regular expression of a term as a whole word, in upper or lower case, with any white space between its words.

@@ -2,6 +2,7 @@ package forget
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -23,6 +24,9 @@ type Spoken struct {
 	Turns []string
 	Calls map[string]bool
 
+	// Titles are titles of the thread that came of it, oldest first.
+	Titles []string
+
 	turns, records map[string]bool
 	began, others  bool
 }
@@ -37,6 +41,9 @@ func (s *Spoken) Note(r event.Record) {
 	s.others = s.others || s.person.otherWrote(r)
 	root := r.ID == r.EventID && r.Type != event.TypePrompt
 	of := s.came(r, root)
+	if title := s.titleOf(r, of); title != "" {
+		s.Titles = append(s.Titles, title)
+	}
 	if root && !s.Inherited {
 		s.began, s.others = s.began || of, s.others || !of
 	}
@@ -72,6 +79,33 @@ func (s *Spoken) came(r event.Record, root bool) bool {
 		return s.records[r.ParentEventID] || s.Calls[r.ParentEventID]
 	}
 	return s.turns[r.EventID]
+}
+
+// titleOf returns the title that a record gave the thread, if it came of what the person said.
+func (s *Spoken) titleOf(r event.Record, of bool) string {
+	if r.Type != event.TypeStatus {
+		return ""
+	}
+	title := gjson.GetBytes(r.Payload, "title").Str
+	clean, _ := s.person.record(r, of)
+	if text := gjson.GetBytes(clean.Payload, "title").Str; text == s.person.Text(title) {
+		return ""
+	}
+	return title
+}
+
+// Tells reports whether a record is what tells that a title of the thread came of what the person said.
+func (s *Spoken) Tells(r event.Record) bool { return s.titleOf(r, s.Of(r)) != "" }
+
+// Title returns a title of the thread without what the person said, and without the terms.
+func (s *Spoken) Title(title string) string {
+	switch {
+	case title == "":
+		return ""
+	case s.Inherited, slices.Contains(s.Titles, title): // the call of a sub-agent had given its title
+		return Erased
+	}
+	return s.person.Text(title)
 }
 
 // titled is in the ids of records of titles that a model has made.

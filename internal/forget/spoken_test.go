@@ -50,7 +50,7 @@ func TestSpoken(t *testing.T) {
 		{true, record("q", "q", "", event.TypeEnv, `{"type":"user_query","payload":{"content":"x","userId":"ann"}}`)},
 		{true, message("q.1", "q", "bot", "agent")},
 		{false, message("agent ann", "agent ann", "ann", "agent")},
-		{true, record("t1.titled.2", "", "", event.TypeStatus, `{"status":"updated","title":"x","by":"threadmill"}`)},
+		{true, record("t1.titled.2", "", "", event.TypeStatus, `{"status":"updated","title":"ann's bill","by":"threadmill"}`)},
 	}
 	s := ann(t).Spoken(false)
 	for _, r := range records {
@@ -64,6 +64,15 @@ func TestSpoken(t *testing.T) {
 		assert.Equal(t, want, s.Calls[call], call)
 	}
 	assert.False(t, s.Alone())
+	assert.Equal(t, []string{"ann's bill"}, s.Titles, "the first title came before what the person said")
+	for title, want := range map[string]string{"": "", "x": "x", "ann's bill": Erased} {
+		assert.Equal(t, want, s.Title(title), title)
+	}
+	last := records[len(records)-1].Record
+	assert.True(t, s.Tells(last))
+	clean, _ := s.Clean(last)
+	assert.False(t, s.Tells(clean))
+	assert.True(t, s.person.In(nil, s.Titles, false).Concerns(json.RawMessage(`"ann's bill"`)), "a memo")
 
 	opened := message("s", "s", "bot", "user")
 	for call, want := range map[string]bool{"call of a.1": true, "call of b.1": false} {
@@ -71,6 +80,8 @@ func TestSpoken(t *testing.T) {
 		sub.Note(opened)
 		assert.Equal(t, want, sub.Inherited, call)
 		assert.Equal(t, want, sub.Of(opened), "an agent wrote it for the person")
+		assert.Equal(t, want, sub.Title("its call gave it") == Erased)
+		assert.Equal(t, want, s.person.In(nil, nil, sub.Inherited).Concerns(json.RawMessage(`{"title":"its call gave it"}`)))
 	}
 }
 
@@ -140,5 +151,5 @@ func TestKnown(t *testing.T) {
 	for text, want := range map[string]bool{"Ann": false, "ann smith": true, "Anna Smith": false, "with ZOË.": true, "call +49 170 now": true, "bob": false, "Ann Smithers": false} {
 		assert.Equal(t, want, p.Known(text), text)
 	}
-	assert.True(t, p.WithTurns([]string{"e1"}).Concerns(json.RawMessage(`{"outcomes":[{"eventId":"e1","status":"completed","message":{"content":"x"}}]}`)))
+	assert.True(t, p.In([]string{"e1"}, nil, false).Concerns(json.RawMessage(`{"outcomes":[{"eventId":"e1","status":"completed","message":{"content":"x"}}]}`)))
 }

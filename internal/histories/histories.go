@@ -152,8 +152,8 @@ func (h Histories) DeleteSchedules(ctx context.Context, namespace string, ids []
 		if err := h.Temporal.ScheduleClient().GetHandle(ctx, id).Delete(ctx); err != nil && !isGone(err) {
 			return fmt.Errorf("deleting schedule %s: %w", id, err)
 		}
-		// Its own runs have what it posted.
-		if err := h.deleteScheduler(ctx, schedulerPrefix+id); err != nil {
+		// Its own runs, and those that it has started, have what it posted.
+		if err := h.deleteScheduler(ctx, id); err != nil {
 			return err
 		}
 	}
@@ -163,16 +163,19 @@ func (h Histories) DeleteSchedules(ctx context.Context, namespace string, ids []
 // schedulerPrefix begins the ids of the workflows with which Temporal runs schedules.
 const schedulerPrefix = "temporal-sys-scheduler:"
 
-// deleteScheduler deletes the runs of the workflow of a schedule. A server that runs schedules without workflows has none.
-func (h Histories) deleteScheduler(ctx context.Context, id string) error {
-	s := newSearch(h)
+// deleteScheduler deletes the runs of the workflow of a schedule, and those that it has started. A server that runs schedules without
+// workflows has none of the former.
+func (h Histories) deleteScheduler(ctx context.Context, schedule string) error {
+	s, id := newSearch(h), schedulerPrefix+schedule
 	if _, err := s.exists(ctx, id, ""); err != nil {
 		return err
 	}
 	of := ofWorkflow(id)
 	of.text += " AND TemporalNamespaceDivision = 'TemporalScheduler'" // visibility hides them otherwise
-	if err := s.list(ctx, of); err != nil {
-		return err
+	for _, q := range []query{of, ofSchedule(schedule)} {
+		if err := s.list(ctx, q); err != nil {
+			return err
+		}
 	}
 	return h.Delete(ctx, s.sorted())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 
 	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -16,13 +17,19 @@ import (
 )
 
 // Has reports whether the history of a run has a value of which concerns says so. A run that does not exist has none.
-func (h Histories) Has(ctx context.Context, run signals.WorkflowRun, concerns func(json.RawMessage) bool) (found bool, err error) {
-	read := reading{h.Converter, concerns, false}
-	if read.converter == nil {
-		read.converter = converter.GetDefaultDataConverter()
-	}
+func (h Histories) Has(ctx context.Context, run signals.WorkflowRun, concerns func(json.RawMessage) bool) (bool, error) {
+	return h.read(ctx, run, math.MaxInt, concerns)
+}
+
+// Began is [Histories.Has] for the first event of a run, with its input and its memo.
+func (h Histories) Began(ctx context.Context, run signals.WorkflowRun, concerns func(json.RawMessage) bool) (bool, error) {
+	return h.read(ctx, run, 1, concerns)
+}
+
+func (h Histories) read(ctx context.Context, run signals.WorkflowRun, first int, concerns func(json.RawMessage) bool) (found bool, err error) {
+	read := reading{h.converter(), concerns, false}
 	events := h.Temporal.GetWorkflowHistory(ctx, run.WorkflowID, run.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
-	for events.HasNext() && !read.found {
+	for ; first > 0 && events.HasNext() && !read.found; first-- {
 		e, err := events.Next()
 		if isGone(err) {
 			return false, nil
@@ -67,6 +74,33 @@ func (r *reading) failure(_ *proxy.VisitFailuresContext, f *failurepb.Failure) e
 		r.found = r.found || r.concerns(text)
 	}
 	return nil
+}
+
+func (h Histories) converter() converter.DataConverter {
+	if h.Converter == nil {
+		return converter.GetDefaultDataConverter()
+	}
+	return h.Converter
+}
+
+// Title returns the title that the memo of a thread's workflow has, "" if it has none or does not run.
+func (h Histories) Title(ctx context.Context, namespace, threadID string) (title string, err error) {
+	d, err := h.Temporal.DescribeWorkflowExecution(ctx, signals.WorkflowID(namespace, threadID), "")
+	if isGone(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("reading thread %s: %w", threadID, err)
+	}
+	info := d.GetWorkflowExecutionInfo()
+	kept, has := info.GetMemo().GetFields()[signals.MemoTitle]
+	if !has || info.GetStatus() != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+		return "", nil
+	}
+	if err := h.converter().FromPayload(kept, &title); err != nil {
+		return "", fmt.Errorf("reading the memo of thread %s: %w", threadID, err)
+	}
+	return title, nil
 }
 
 // Forget has a thread forget a person.

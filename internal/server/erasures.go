@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -127,7 +126,7 @@ func (h *erasureHandlers) erasePerson(ctx context.Context, in *erasePersonInput)
 	if err != nil {
 		return nil, err
 	}
-	id, by, err := erasures.BeginPerson(ctx, h.store, h.namespace, erasures.PersonRequest{Person: in.Body.Person, Terms: in.Body.Terms}, by)
+	begun, err := erasures.BeginPerson(ctx, h.store, h.namespace, erasures.PersonRequest{Person: in.Body.Person, Terms: in.Body.Terms}, by)
 	if _, ok := errors.AsType[*event.FieldError](err); ok {
 		return nil, refusePerson(err)
 	}
@@ -137,17 +136,27 @@ func (h *erasureHandlers) erasePerson(ctx context.Context, in *erasePersonInput)
 	within, cancel := h.answer(ctx)
 	defer cancel()
 	// It is certain before anybody waits.
-	if err := h.threads.StartErasePerson(within, id, by); err != nil {
-		return nil, h.problem(ctx, "", err)
+	if err := h.threads.StartErasePerson(within, begun.ID, begun.By); err != nil {
+		return nil, named(h.problem(ctx, "", err), fmt.Sprintf("erasure %s is stored and may have begun: the same request begins or finds it", begun.ID), "id", begun.ID)
 	}
-	out, err := h.threads.ErasePerson(within, id, by)
+	out, err := h.threads.ErasePerson(within, begun.ID, begun.By)
 	switch {
 	case err == nil:
 		return &erasePersonOutput{http.StatusOK, out}, nil
-	case within.Err() != nil && ctx.Err() == nil:
-		return &erasePersonOutput{http.StatusAccepted, erasures.InProgress(h.namespace, id, by, time.Time{})}, nil
+	case unanswered(err) && ctx.Err() == nil:
+		return &erasePersonOutput{http.StatusAccepted, begun}, nil
 	}
-	return nil, h.problem(ctx, "", err)
+	return nil, named(h.problem(ctx, "", err), fmt.Sprintf("erasure %s has begun: the same request finds it", begun.ID), "id", begun.ID)
+}
+
+// named adds to a problem which erasure it is about.
+func named(err error, text, field, id string) error {
+	var document *huma.ErrorModel
+	if errors.As(err, &document) {
+		document.Detail += "; " + text
+		document.Errors = append(document.Errors, &huma.ErrorDetail{Location: field, Message: "the erasure", Value: id})
+	}
+	return err
 }
 
 func (h *erasureHandlers) listPeople(ctx context.Context, _ *struct{}) (*peopleOutput, error) {
@@ -160,7 +169,7 @@ func (h *erasureHandlers) listPeople(ctx context.Context, _ *struct{}) (*peopleO
 func (h *erasureHandlers) getPerson(ctx context.Context, in *personErasureInput) (*output[signals.PersonErasure], error) {
 	e, err := erasures.LoadPerson(ctx, h.store, h.namespace, in.ID)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, huma.Error404NotFound(fmt.Sprintf("there is no receipt of an erasure %.128q: there was none, or it goes on", in.ID))
+		return nil, huma.Error404NotFound(fmt.Sprintf("there is no receipt of an erasure %.128q: there was none, or it goes on, and the list of erasures has it", in.ID))
 	}
 	return &output[signals.PersonErasure]{e}, h.problem(ctx, "", err)
 }
@@ -177,13 +186,13 @@ func (h *erasureHandlers) erase(ctx context.Context, in *eraseInput) (*eraseOutp
 	defer cancel()
 	// It is certain before anybody waits.
 	if err := h.threads.StartErase(within, in.Body.ThreadID, by); err != nil {
-		return nil, h.problem(ctx, in.Body.ThreadID, err)
+		return nil, named(h.problem(ctx, in.Body.ThreadID, err), "its erasure may have begun: the same request begins or finds it", "threadId", in.Body.ThreadID)
 	}
 	out, err := h.threads.Erase(within, in.Body.ThreadID, by)
 	switch {
 	case err == nil:
 		return &eraseOutput{http.StatusOK, out}, nil
-	case within.Err() != nil && ctx.Err() == nil:
+	case unanswered(err) && ctx.Err() == nil:
 		return &eraseOutput{http.StatusAccepted, signals.Erasure{
 			Namespace: h.namespace, ThreadID: in.Body.ThreadID, Threads: []string{}, By: by, Remains: []signals.ErasureRemain{},
 		}}, nil

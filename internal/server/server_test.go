@@ -55,6 +55,8 @@ type threads struct {
 	calls      map[string]int // and the LLM calls of their agents
 	duplicate  bool           // what is posted was posted before
 
+	startsErasing, erases error // the errors of beginning an erasure, and of waiting for it
+
 	posted   func(id string, p signals.Post) // what follows from a message
 	idle     bool                            // no worker polls
 	lastPoll time.Time
@@ -131,15 +133,21 @@ func (f *threads) Update(_ context.Context, id string, c signals.ThreadChange) (
 	return st, f.check(id)
 }
 
-func (f *threads) StartErase(context.Context, string, string) error { return nil }
+func (f *threads) StartErase(context.Context, string, string) error { return f.startsErasing }
 
 func (f *threads) Erase(_ context.Context, id, by string) (signals.Erasure, error) {
+	if f.erases != nil {
+		return signals.Erasure{}, f.erases
+	}
 	return signals.Erasure{ThreadID: id, Threads: []string{id}, By: by, Remains: []signals.ErasureRemain{}}, nil
 }
 
-func (f *threads) StartErasePerson(context.Context, string, string) error { return nil }
+func (f *threads) StartErasePerson(context.Context, string, string) error { return f.startsErasing }
 
 func (f *threads) ErasePerson(_ context.Context, id, by string) (signals.PersonErasure, error) {
+	if f.erases != nil {
+		return signals.PersonErasure{}, f.erases
+	}
 	return signals.PersonErasure{ID: id, By: by, Erased: []string{}, Forgot: []string{}, Remains: []signals.ErasureRemain{}}, nil
 }
 

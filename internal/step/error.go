@@ -27,6 +27,8 @@ const (
 	ErrTypeStopped = "stopped"
 	// ErrTypeLost means that the step's worker was killed. See package recovery.
 	ErrTypeLost = "lost"
+	// ErrTypeLeft means that an erasure has left something, which a later look may find gone.
+	ErrTypeLeft = "left"
 	// ErrTypeRule means that the function of a rule failed.
 	ErrTypeRule = "rule"
 )

@@ -105,7 +105,7 @@ func (c *Client) ErasePerson(ctx context.Context, id, by string) (signals.Person
 		err = ctx.Err() // Temporal has another error for it
 	}
 	if err != nil {
-		return out, fmt.Errorf("erasing a person: %w", err)
+		return out, fmt.Errorf("erasing a person, erasure %s: %w", id, err)
 	}
 	return out, nil
 }
@@ -113,7 +113,7 @@ func (c *Client) ErasePerson(ctx context.Context, id, by string) (signals.Person
 // StartErasePerson is [Client.ErasePerson] without waiting: the erasure is certain when it returns.
 func (c *Client) StartErasePerson(ctx context.Context, id, by string) error {
 	if _, err := c.startErasePerson(ctx, id, by); err != nil {
-		return fmt.Errorf("erasing a person: %w", err)
+		return fmt.Errorf("erasing a person, erasure %s: %w", id, err)
 	}
 	return nil
 }

@@ -71,8 +71,10 @@ progress that have something of it are interrupted. The API needs the role admin
 			return a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) error {
 				var out signals.PersonErasure
 				var err error
+				told := map[string]bool{}
 				for err == nil && out.FinishedAt.IsZero() {
 					out, err = client.ErasePerson(ctx, args[0], terms, by)
+					a.tellWaits(out, told)
 				}
 				return a.show(out, err, personReceipt(out), "")
 			})
@@ -82,6 +84,16 @@ progress that have something of it are interrupted. The API needs the role admin
 	termFlag(cmd, &terms)
 	byFlag(cmd, "by", &by, "who asks for it", a.apiActor)
 	return cmd
+}
+
+// tellWaits tells once what an erasure in progress waits for.
+func (a eraseCommands) tellWaits(e signals.PersonErasure, told map[string]bool) {
+	for _, w := range e.Waiting {
+		if !told[w.ThreadID+w.Why] {
+			told[w.ThreadID+w.Why] = true
+			a.warn("erasure %s comes back to thread %s: %s", e.ID, w.ThreadID, w.Why)
+		}
+	}
 }
 
 // personReceipt returns the receipt of a person's erasure for people.
@@ -109,6 +121,9 @@ func (a eraseCommands) erasuresCommand() *cobra.Command {
 					for _, e := range all {
 						if e.FinishedAt.IsZero() {
 							text.WriteString(line("in progress          %s  by %s", e.Pseudonym, e.By))
+							for _, w := range e.Waiting {
+								text.WriteString(line("  thread %s since %s: %s", w.ThreadID, w.Since.Format(time.DateTime), w.Why))
+							}
 							continue
 						}
 						text.WriteString(line("%s  %s  %d threads erased, replaced in %d, by %s", e.FinishedAt.Format(time.DateTime), e.Pseudonym, len(e.Erased), len(e.Forgot), e.By))
