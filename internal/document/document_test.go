@@ -66,6 +66,8 @@ func TestRead(t *testing.T) {
 		{"an empty main element", "a.html", "", "<main id=app></main><article><p>It takes thirty days.</p></article>", document.HTML, "", "It takes thirty days."},
 		{"a main element with a link only", "a.html", "", "<main><a href=#c>Skip</a></main><div id=c><p>It takes thirty days.</p></div>", document.HTML, "", "[Skip](#c)\nIt takes thirty days."},
 		{"a hidden main element", "a.html", "", "<main hidden><p>Old.</p></main><main><p>It takes thirty days.</p></main>", document.HTML, "", "It takes thirty days."},
+		{"an article in a footer", "a.html", "", "<p>short</p><footer><p>It takes thirty days.</p></footer><nav>Home</nav>", document.HTML, "", "short\nIt takes thirty days.\nHome"},
+		{"details", "a.html", "", "<details><summary>Refund</summary>It takes thirty days.</details>", document.HTML, "", "Refund\nIt takes thirty days."},
 		{"a page in windows-1251", "a.html", "", "<meta charset=windows-1251><p>\xC2\xEE\xE7\xE2\xF0\xE0\xF2</p>", document.HTML, "", "Возврат"},
 		{"a table with spans", "a.html", "", "<table><tr><th>Plan<th>Fee</tr><tr><td rowspan=2>Gold<td>10</tr><tr><td>20</tr></table>", document.HTML, "", "| Plan | Fee |⏎|------|-----|⏎| Gold | 10  |⏎|      | 20  |"},
 		{"source code", "a.go", "", "package a\n\n// F is f.\nfunc F() {\n\n\treturn\n}\n\nvar x = 1\n", document.Code, "", "package a\n// F is f.⏎func F() {⏎⏎\treturn⏎}\nvar x = 1"},

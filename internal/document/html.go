@@ -34,7 +34,7 @@ func (w *writer) html(f File) error {
 			w.title = n.FirstChild.Data
 		}
 	}
-	remove(doc)
+	remove(doc, func(n *html.Node) bool { return slices.Contains(noText, n.DataAtom) || hidden(n) })
 	body := mainPart(doc)
 	if err := w.checkTables(body); err != nil {
 		return err
@@ -46,16 +46,17 @@ func (w *writer) html(f File) error {
 	return w.addMarkdown(string(markdown))
 }
 
-// noContent are scripts, and what pages repeat around their content.
-var noContent = []atom.Atom{
-	atom.Script, atom.Style, atom.Noscript, atom.Template, atom.Nav, atom.Footer, atom.Aside, atom.Svg, atom.Iframe, atom.Img, atom.Head,
-}
+// noText are elements whose text nobody reads, around are those that pages repeat around their content.
+var (
+	noText = []atom.Atom{atom.Script, atom.Style, atom.Noscript, atom.Template, atom.Svg, atom.Iframe, atom.Img, atom.Head}
+	around = []atom.Atom{atom.Nav, atom.Footer, atom.Aside}
+)
 
-// remove removes the elements that are no content, and those that nobody sees.
-func remove(doc *html.Node) {
+// remove removes elements.
+func remove(from *html.Node, which func(*html.Node) bool) {
 	var found []*html.Node
-	for n := range doc.Descendants() {
-		if slices.Contains(noContent, n.DataAtom) || hidden(n) {
+	for n := range from.Descendants() {
+		if which(n) {
 			found = append(found, n)
 		}
 	}
@@ -70,17 +71,28 @@ func hidden(n *html.Node) bool {
 	})
 }
 
-// mainPart returns the main element of a page, unless most of the page's text is elsewhere: some pages fill their main element
-// by a script, or have nothing but a link in it.
+// mainPart returns the main element of a page, or else what is not around its content, unless most of the page's text is
+// elsewhere: some pages fill their main element by a script, have nothing but a link in it, or their article in a footer.
 func mainPart(doc *html.Node) *html.Node {
-	all := letters(doc)
+	all, outside := letters(doc), 0
 	for n := range doc.Descendants() {
-		if n.DataAtom == atom.Main && 4*letters(n) >= all {
+		switch {
+		case n.DataAtom == atom.Main && 4*letters(n) >= all:
+			remove(n, isAround)
 			return n
+		case n.DataAtom == atom.Summary: // a line of its own, which the converter does not make
+			n.DataAtom, n.Data = atom.P, atom.P.String()
+		case isAround(n) && !slices.ContainsFunc(slices.Collect(n.Ancestors()), isAround):
+			outside += letters(n)
 		}
+	}
+	if 4*(all-outside) >= all {
+		remove(doc, isAround)
 	}
 	return doc
 }
+
+func isAround(n *html.Node) bool { return slices.Contains(around, n.DataAtom) }
 
 // letters returns the size of a text without its space, in bytes.
 func letters(of *html.Node) int {
