@@ -303,10 +303,10 @@ func (a *Activities) append(ctx context.Context, ref step.Ref, batch store.Batch
 }
 
 // publish shows an entry to viewers. A failure delays viewers but loses no record, so it is only
-// logged. It reports whether this entry and earlier ones were lost.
+// logged; outages are logged by the driver. It reports whether this entry and earlier ones were lost.
 func (a *Activities) publish(ctx context.Context, ref step.Ref, e stream.Entry) (lost bool) {
 	err := a.cfg.Stream.Publish(ctx, ref, e)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, stream.ErrUnavailable) {
 		a.log.WarnContext(ctx, "publishing to the live stream", "thread", ref.ThreadID, "error", err)
 	}
 	return errors.Is(err, stream.ErrLost)
