@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/excerpt"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/strictjson"
@@ -322,7 +323,9 @@ func (r *toolRun) within(ctx context.Context, t tool.Tool, call tool.Call) (tool
 		r.a.log.WarnContext(ctx, "tool ignores cancellation; its run is abandoned", "thread", call.ThreadID, "agent", call.Agent,
 			"event", r.in.EventID, "traceId", r.in.TraceID, "toolCall", call.ID, "attempt", call.Attempt)
 	}
-	return redactedResult(r.a.cfg.Redact, res, err)
+	res, err = redactedResult(r.a.cfg.Redact, res, err)
+	res.Output = excerpt.Text(res.Output, tool.MaxResult)
+	return res, err
 }
 
 // storable makes a name that a model wrote valid for every store.
@@ -355,8 +358,12 @@ func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.
 		res.Output = step.EditedText(r.edited) + res.Output
 	}
 	log.Output, log.FinishedAt = asJSON(res.Output), &now
-	if _, err := json.Marshal(res.Details); err != nil {
+	switch raw, err := json.Marshal(res.Details); {
+	case err != nil:
 		r.a.log.Warn("details of a tool's result are not valid JSON", "thread", r.in.Thread.ThreadID, "toolCall", r.in.ToolCallID, "error", err)
+		res.Details = nil
+	case len(raw) > tool.MaxResult:
+		r.a.log.Warn("details of a tool's result are too large and are not stored", "thread", r.in.Thread.ThreadID, "toolCall", r.in.ToolCallID, "bytes", len(raw))
 		res.Details = nil
 	}
 	id := recordid.Result(r.in.ToolCallID)

@@ -79,7 +79,7 @@ func TestRecent(t *testing.T) {
 			for range g.IntN(3) {
 				g.grow()
 			}
-			w := store.Window{Head: g.done.Head, Limit: []int{3, 10, 40}[g.IntN(3)]}
+			w := store.Window{Head: g.done.Head, Limit: []int{3, 10, 40}[g.IntN(3)], Bytes: []int{0, 2000, 6000}[seed%3]}
 			switch g.IntN(5) {
 			case 0:
 				w.EventID = g.any()
@@ -87,8 +87,6 @@ func TestRecent(t *testing.T) {
 				w.Also = g.any()
 			case 2:
 				w.Head = g.Int64N(w.Head + 1)
-			case 3:
-				w.Bytes = 2000 + g.IntN(8000)
 			}
 			want, err := store.Transcript(t.Context(), db, key, w)
 			require.NoError(t, err)
