@@ -323,9 +323,7 @@ func (r *toolRun) within(ctx context.Context, t tool.Tool, call tool.Call) (tool
 		r.a.log.WarnContext(ctx, "tool ignores cancellation; its run is abandoned", "thread", call.ThreadID, "agent", call.Agent,
 			"event", r.in.EventID, "traceId", r.in.TraceID, "toolCall", call.ID, "attempt", call.Attempt)
 	}
-	res, err = redactedResult(r.a.cfg.Redact, res, err)
-	res.Output = excerpt.Text(res.Output, tool.MaxResult)
-	return res, err
+	return redactedResult(r.a.cfg.Redact, res, err)
 }
 
 // storable makes a name that a model wrote valid for every store.
@@ -357,6 +355,7 @@ func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.
 		// The model sees only its own arguments.
 		res.Output = step.EditedText(r.edited) + res.Output
 	}
+	res.Output = excerpt.Text(res.Output, tool.MaxResult)
 	log.Output, log.FinishedAt = asJSON(res.Output), &now
 	switch raw, err := json.Marshal(res.Details); {
 	case err != nil:
