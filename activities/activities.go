@@ -139,6 +139,9 @@ type Activities struct {
 	recent  *store.Recent
 	prompts *lru.Cache[prompt, struct{}]
 
+	// contexts are [contexts], or a test's.
+	contexts *contextRoom
+
 	// down are the models of fallback chains that have just failed.
 	down breaker
 
@@ -199,7 +202,7 @@ func New(cfg Config) (*Activities, error) {
 	}
 	return &Activities{
 		cfg: cfg, log: cfg.Logger, grace: stopGrace, library: documents, entities: cfg.newEntities(documents),
-		underway: underway{holdFor: holdFor, joinWithin: joinWithin}, recent: store.NewRecent(), prompts: prompts,
+		underway: underway{holdFor: holdFor, joinWithin: joinWithin}, recent: store.NewRecent(), prompts: prompts, contexts: contexts,
 	}, nil
 }
 

@@ -26,7 +26,7 @@ const (
 	maxTimeout    = 12 * time.Hour
 	maxMaxTools   = 1000
 	minResult     = 1 << 10
-	maxResultSize = 8 << 20
+	maxResultSize = tool.MaxResult
 	maxName       = 24
 )
 

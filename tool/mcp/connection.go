@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/excerpt"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -491,7 +492,7 @@ type unavailable struct {
 func (e *unavailable) Error() string {
 	text := fmt.Sprintf("the MCP server %q cannot be reached now (%s)", e.server, e.state.Status)
 	if e.state.Error != "" {
-		text += ": " + truncate(e.state.Error, maxReason)
+		text += ": " + excerpt.Start(e.state.Error, maxReason)
 	}
 	if e.state.NextAttempt != nil {
 		text += fmt.Sprintf(". The next attempt to connect is at %s", e.state.NextAttempt.Format(time.TimeOnly)+" UTC")

@@ -9,6 +9,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/threadmill/threadmill/internal/excerpt"
 	"github.com/threadmill/threadmill/internal/strictjson"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -74,7 +75,7 @@ func (r *toolCall) method(ctx context.Context, s *session) (tool.Result, error) 
 		if err != nil {
 			return tool.Result{}, err
 		}
-		return tool.Result{Output: marked(string(text), r.server.MaxResult)}, nil
+		return tool.Result{Output: excerpt.Text(string(text), r.server.MaxResult)}, nil
 	}
 	var in struct {
 		URI string `json:"uri"`
@@ -267,7 +268,7 @@ func (m *Manager) ReadResource(ctx context.Context, namespace, server, uri strin
 				}
 				one.Data = part.Blob
 			} else {
-				one.Text = marked(clean(part.Text, len(part.Text)*2), max(left, minResult))
+				one.Text = excerpt.Text(clean(part.Text, len(part.Text)*2), max(left, minResult))
 			}
 			left -= len(one.Data) + len(one.Text)
 			out = append(out, one)
