@@ -137,10 +137,13 @@ func (w *writer) paragraphs(text string, page int) error {
 	return nil
 }
 
-// clean returns a text without control characters and without space around it. It is valid UTF-8.
+// softHyphen marks where a word may be hyphenated. Nobody sees it, and it would part the word for a search.
+const softHyphen = '\u00AD'
+
+// clean returns a text without control characters and soft hyphens, and without space around it. It is valid UTF-8.
 func clean(text string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' || r == softHyphen {
 			return -1
 		}
 		return r

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -73,6 +75,11 @@ func TestRead(t *testing.T) {
 		{"source code", "a.go", "", "package a\n\n// F is f.\nfunc F() {\n\n\treturn\n}\n\nvar x = 1\n", document.Code, "", "package a\n// F is f.⏎func F() {⏎⏎\treturn⏎}\nvar x = 1"},
 		{"PDF", "a.pdf", "", documenttest.PDF("Title of it", "BT /F1 12 Tf 72 720 Td (First page.) Tj ET", "BT /F1 12 Tf 72 720 Td (Second.) Tj ET"), document.PDF, "Title of it", "[1] First page.\n[2] Second."},
 		{
+			"a PDF with hyphens at the ends of lines", "a.pdf", "", documenttest.PDF("", "BT /F1 12 Tf 14 TL 72 720 Td (Hy-) ' (phen-) ' (ated E-) ' (Mail, COVID-) ' (19, IN-) ' (FORMATION, Ein-) ' (und Ausgang.) ' ET"), document.PDF, "",
+			"[1] Hyphenated E-Mail, COVID-19, INFORMATION, Ein- und Ausgang.",
+		},
+		{"soft hyphens", "a.html", "", "<p>Ver&shy;lust</p>", document.HTML, "", "Verlust"},
+		{
 			"DOCX", "", "", documenttest.DOCX(`<w:p><w:pPr><w:pStyle w:val="berschrift2"/></w:pPr><w:r><w:t>Kapitel</w:t></w:r></w:p><w:p><w:r><w:t>Ein </w:t></w:r><w:r><w:t>Satz.</w:t><w:br/><w:t>Mehr</w:t></w:r></w:p>` +
 				`<w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>b</w:t></w:r></w:p></w:tc></w:tr></w:tbl>`), document.DOCX, "Akte", "## Kapitel\nEin Satz.⏎Mehr\na | b",
 		},
@@ -95,6 +102,55 @@ func TestRead(t *testing.T) {
 			require.Equal(t, c.want, outline(got.Blocks))
 		})
 	}
+}
+
+// TestReadRealFiles reads the documents in testdata, which real programs made, and compares them word by word with what a person
+// reads in them. In a text without spaces between words, spaces are not compared.
+func TestReadRealFiles(t *testing.T) {
+	t.Parallel()
+	for language, spaced := range map[string]bool{"en": true, "de": true, "ru": true, "ja": false, "zh": false, "th": false} {
+		t.Run(language, func(t *testing.T) {
+			t.Parallel()
+			want, err := os.ReadFile(filepath.Join("testdata", language+".txt"))
+			require.NoError(t, err)
+			title, _, _ := strings.Cut(string(want), "\n")
+			files, err := filepath.Glob(filepath.Join("testdata", language+"*"))
+			require.NoError(t, err)
+			formats := map[document.Format]bool{}
+			for _, file := range files {
+				if ext := filepath.Ext(file); ext == ".txt" || ext == ".roff" {
+					continue
+				}
+				raw, err := os.ReadFile(file)
+				require.NoError(t, err)
+				got, err := read(t, document.File{Name: file, Content: raw})
+				require.NoError(t, err, file)
+				formats[got.Format] = true
+				var text, headings strings.Builder
+				for _, b := range got.Blocks {
+					text.WriteString(b.Text + "\n")
+					headings.WriteString(strings.Repeat("#", b.Level))
+				}
+				if got.Format != document.PDF {
+					require.Equal(t, title, got.Title, file)
+					require.Equal(t, "#####", headings.String(), "%s: a heading of the first level, two of the second", file)
+				}
+				require.Equal(t, words(string(want), spaced), words(text.String(), spaced), file)
+			}
+			require.Len(t, formats, 3)
+		})
+	}
+}
+
+// words returns the words of a text without what only marks lists, tables and emphasis.
+func words(text string, spaced bool) []string {
+	out := slices.DeleteFunc(strings.Fields(strings.ReplaceAll(text, "*", "")), func(word string) bool {
+		return strings.Trim(word, "|-•") == ""
+	})
+	if !spaced {
+		return []string{strings.Join(out, "")}
+	}
+	return out
 }
 
 // TestReadRejects: what cannot be read has a reason.

@@ -3,7 +3,10 @@ package document
 import (
 	"errors"
 	"io"
+	"regexp"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/klippa-app/go-pdfium"
 	pdfiumerrors "github.com/klippa-app/go-pdfium/errors"
@@ -74,7 +77,36 @@ func (w *writer) pdf(f File) error {
 	return nil
 }
 
-// joined returns the text of a page, in which PDFium has control characters: U+0002 for a hyphen between two lines.
+var (
+	// hyphen is one at the end of a line: PDFium writes U+0002 for it and the line's end, unless it is U+2010.
+	hyphen = regexp.MustCompile(`\x02|\x{2010}\n`)
+
+	// shared is what follows the hyphen of a word without its end, as in Ein- und Ausgang.
+	shared = regexp.MustCompile(`^(?:and|or|und|oder)\b`)
+)
+
+// joined returns the text of a page in which words are as they were before lines broke them. On a page with U+2010 for broken words,
+// as browsers print it, other hyphens stay. Elsewhere, nothing tells the hyphen of well-known at the end of a line from others.
 func joined(text string) string {
-	return strings.NewReplacer("\x02\r\n", "", "\x02", "", "\r\n", "\n", "\r", "\n").Replace(text)
+	text = strings.NewReplacer("\x02\r\n", "\x02", "\r\n", "\n", "\r", "\n", "\uF0B7", "•").Replace(text) // the bullets of word processors
+	marked := strings.Contains(text, "\u2010\n")
+	var out strings.Builder
+	from := 0
+	for _, at := range hyphen.FindAllStringIndex(text, -1) {
+		before, after := text[from:at[0]], text[at[1]:]
+		out.WriteString(before)
+		from = at[1]
+		last, size := utf8.DecodeLastRuneInString(before)
+		first, _ := utf8.DecodeRuneInString(after)
+		oneLetter := strings.LastIndexAny(before, " \n") == len(before)-size-1
+		switch {
+		case shared.MatchString(after):
+			out.WriteString("- ")
+		case !unicode.IsLetter(first), // COVID-19
+			unicode.IsUpper(first) && (oneLetter || !unicode.IsUpper(last)), // E-Mail, Nord-Ost
+			marked && text[at[0]] == '\x02':
+			out.WriteByte('-')
+		}
+	}
+	return out.String() + text[from:]
 }
