@@ -172,7 +172,7 @@ func (cfg *Config) urgent(ctx context.Context, namespace, threadID string) {
 	key := stream.Key{Namespace: namespace, ThreadID: threadID}
 	ctx, cancel := context.WithTimeout(ctx, urgentWithin)
 	defer cancel()
-	if err := cfg.Stream.Notify(ctx, key, stream.Notice{Arrived: true}); err != nil && ctx.Err() == nil {
+	if err := cfg.Stream.Notify(ctx, key, stream.Notice{Arrived: true}); err != nil && ctx.Err() == nil && !errors.Is(err, stream.ErrUnavailable) {
 		cfg.Logger.WarnContext(ctx, "telling running steps that something has arrived", "thread", threadID, "error", err)
 	}
 }

@@ -139,6 +139,9 @@ type Activities struct {
 	recent  *store.Recent
 	prompts *lru.Cache[prompt, struct{}]
 
+	// contexts are [contexts], or a test's.
+	contexts *contextRoom
+
 	// down are the models of fallback chains that have just failed.
 	down breaker
 
@@ -199,7 +202,7 @@ func New(cfg Config) (*Activities, error) {
 	}
 	return &Activities{
 		cfg: cfg, log: cfg.Logger, grace: stopGrace, library: documents, entities: cfg.newEntities(documents),
-		underway: underway{holdFor: holdFor, joinWithin: joinWithin}, recent: store.NewRecent(), prompts: prompts,
+		underway: underway{holdFor: holdFor, joinWithin: joinWithin}, recent: store.NewRecent(), prompts: prompts, contexts: contexts,
 	}, nil
 }
 
@@ -303,10 +306,10 @@ func (a *Activities) append(ctx context.Context, ref step.Ref, batch store.Batch
 }
 
 // publish shows an entry to viewers. A failure delays viewers but loses no record, so it is only
-// logged. It reports whether this entry and earlier ones were lost.
+// logged; outages are logged by the driver. It reports whether this entry and earlier ones were lost.
 func (a *Activities) publish(ctx context.Context, ref step.Ref, e stream.Entry) (lost bool) {
 	err := a.cfg.Stream.Publish(ctx, ref, e)
-	if err != nil && ctx.Err() == nil {
+	if err != nil && ctx.Err() == nil && !errors.Is(err, stream.ErrUnavailable) {
 		a.log.WarnContext(ctx, "publishing to the live stream", "thread", ref.ThreadID, "error", err)
 	}
 	return errors.Is(err, stream.ErrLost)

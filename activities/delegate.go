@@ -7,11 +7,13 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/excerpt"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
+	"github.com/threadmill/threadmill/tool"
 )
 
 // endDelegate stores the remaining records of a sub-agent's thread and, in the parent thread, the
@@ -64,19 +66,19 @@ func answerOf(in step.End, answer string) (text string, failed bool) {
 // traces.
 func (a *Activities) repliesIn(ctx context.Context, ref step.Ref, traceID string) (string, error) {
 	var b strings.Builder
-	for q := (store.Query{}); ; {
+	for q := (store.Query{MaxBytes: pageBytes}); ; {
 		page, err := store.Messages(ctx, a.cfg.Store, ref, q)
 		if err != nil {
 			return "", readError(err)
+		}
+		if len(page) == 0 {
+			return excerpt.Text(b.String(), tool.MaxResult), nil
 		}
 		for _, m := range page {
 			if shown, ok := m.ForModels(); ok && m.Record.TraceID == traceID && shown.SenderType == event.CreatedByAgent {
 				b.WriteString(shown.Content)
 			}
 			q.After = m.Record.Seq
-		}
-		if len(page) < store.MaxLimit {
-			return b.String(), nil
 		}
 	}
 }

@@ -25,3 +25,19 @@ func (a *Activities) RunTool() any   { return a.runTool }
 func (a *Activities) SetHold(hold, join time.Duration) {
 	a.underway.holdFor, a.underway.joinWithin = hold, join
 }
+
+// SetContextMemory sets the memory for contexts in flight, and ContextsWait reports whether a call waits for its share.
+func (a *Activities) SetContextMemory(bytes int64) { a.contexts = newContextRoom(bytes) }
+
+func (a *Activities) ContextsWait() bool {
+	if !a.contexts.TryAcquire(1) {
+		return true
+	}
+	a.contexts.Release(1)
+	return false
+}
+
+// TakeContexts takes all memory for contexts in flight.
+func (a *Activities) TakeContexts() (free func(), taken bool) {
+	return func() { a.contexts.Release(a.contexts.size) }, a.contexts.TryAcquire(a.contexts.size)
+}

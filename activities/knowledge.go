@@ -50,7 +50,7 @@ func (cfg Config) newLibrary() *library.Library {
 		ContextModel: k.ContextModel, RerankModel: k.RerankModel, Private: k.Private, Start: k.Start, Redact: cfg.Redact, Observe: k.Observe, Logger: cfg.Logger,
 	}
 	if provider, _, _ := strings.Cut(k.ContextModel, "/"); provider != "" {
-		out.ContextProvider = redactedProvider(cfg.Redact, cfg.Models[provider])
+		out.ContextProvider = checkedProvider(cfg.Redact, cfg.Models[provider])
 	}
 	if provider, _, _ := strings.Cut(k.RerankModel, "/"); provider != "" {
 		out.Reranker = llm.RerankerOf(cfg.Models[provider])
@@ -64,7 +64,7 @@ func (cfg Config) newEntities(l *library.Library) *entities.Entities {
 		out.Embed = l.Vectors
 	}
 	if provider, _, _ := strings.Cut(cfg.Knowledge.EntityModel, "/"); provider != "" {
-		out.Provider, out.Model = redactedProvider(cfg.Redact, cfg.Models[provider]), cfg.Knowledge.EntityModel
+		out.Provider, out.Model = checkedProvider(cfg.Redact, cfg.Models[provider]), cfg.Knowledge.EntityModel
 	}
 	return entities.New(out)
 }

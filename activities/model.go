@@ -69,8 +69,12 @@ func (a *Activities) oneModelCall(ctx context.Context, in step.Model) (step.Mode
 	if err != nil {
 		return step.ModelReply{}, configError(fmt.Errorf("agent %q: %w", who.Name, err))
 	}
+	defer call.share.free()
 	req, err := call.request(ctx, model)
-	if err != nil {
+	switch {
+	case errors.Is(err, errInterrupted):
+		return call.keep(ctx, llm.Response{}, true)
+	case err != nil:
 		return step.ModelReply{}, err
 	}
 	return call.generate(ctx, provider, req)
@@ -90,6 +94,7 @@ type modelCall struct {
 
 	started time.Time
 	context []llm.Message
+	share   share
 
 	// opaque are the opaque parts of the run's earlier replies, by their ids.
 	opaque map[string]*event.Opaque
@@ -297,14 +302,15 @@ func (c *modelCall) llmCallID() string { return recordid.LLMCall(c.in.MessageID)
 // request returns the request to the model: the agent's instructions, the thread's newest messages
 // and all of the turn with the changes of hooks, and the agent's tools.
 func (c *modelCall) request(ctx context.Context, model string) (llm.Request, error) {
-	at := event.ModelContext{Head: c.head, Limit: c.agent.Limits.ContextMessages, Turn: c.eventID()}
+	at := event.ModelContext{Head: c.head, Limit: c.agent.Limits.ContextMessages, Turn: c.eventID(), Bytes: contextBytes}
 	if c.in.Observe == nil {
 		// The event of a retry may have been stored long ago.
 		at.Question = c.in.ReplyTo
 	}
-	messages, err := c.a.recent.Transcript(ctx, c.a.cfg.Store, c.in.Thread, c.replaced, modelcontext.Window(at))
+	defer beating(ctx)()
+	messages, err := c.transcript(ctx, modelcontext.Window(at))
 	if err != nil {
-		return llm.Request{}, readError(err)
+		return llm.Request{}, err
 	}
 	if err := c.retrieve(ctx, messages); err != nil {
 		return llm.Request{}, err
@@ -321,6 +327,7 @@ func (c *modelCall) request(ctx context.Context, model string) (llm.Request, err
 		Temperature: c.agent.Temperature, MaxOutputTokens: c.agent.MaxOutputTokens, ReasoningEffort: c.agent.ReasoningEffort, MaxReplyBytes: c.agent.Limits.MaxReplyBytes,
 	}
 	c.saw, c.common = modelcontext.Describe(c.agent.Name, req, messages, at)
+	c.share.reduce(bytesOf(req))
 	return req, nil
 }
 

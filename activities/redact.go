@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/redaction"
@@ -13,22 +14,26 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// redactedProvider returns a provider that redacts what a model is sent and what it writes. Instructions, of role system, are the
-// application's and remain.
-func redactedProvider(r *redact.Redactor, p llm.Provider) llm.Provider {
-	if r == nil || p == nil {
-		return p
+// checkedProvider returns a provider with bounds for what a model says of its reply, which redacts what a model is sent and what it writes.
+// Instructions, of role system, and the names of tools are the application's and remain.
+func checkedProvider(r *redact.Redactor, p llm.Provider) llm.Provider {
+	if p == nil {
+		return nil
 	}
-	return redactingProvider{p, r}
+	return checkingProvider{p, r}
 }
 
-type redactingProvider struct {
+type checkingProvider struct {
 	next llm.Provider
 	r    *redact.Redactor
 }
 
-func (p redactingProvider) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
-	req.Messages = p.messages(req.Messages)
+func (p checkingProvider) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
+	if p.r == nil {
+		res, err := p.next.Generate(ctx, req, onDelta)
+		return res.Bounded(), err
+	}
+	req.Messages = p.messages(req)
 	shown := &redactedPieces{text: p.r.Stream(), thought: p.r.Stream(), show: onDelta}
 	var receive func(llm.Delta)
 	if onDelta != nil {
@@ -38,15 +43,16 @@ func (p redactingProvider) Generate(ctx context.Context, req llm.Request, onDelt
 	if onDelta != nil {
 		shown.end()
 	}
-	res.Content, res.Thought, res.ToolCalls = p.r.Text(res.Content), p.r.Text(res.Thought), redaction.Calls(p.r, res.ToolCalls)
+	res.Content, res.Thought, res.ToolCalls = p.r.Text(res.Content), p.r.Text(res.Thought), p.calls(res.ToolCalls, req.Tools)
+	res.Model, res.FinishReason = p.r.Text(res.Model), p.r.Text(res.FinishReason)
 	if res.Opaque != nil && !bytes.Equal(p.r.JSON(res.Opaque.Data), res.Opaque.Data) {
 		res.Opaque = nil // a provider accepts no changed parts
 	}
-	return res, redactedError(p.r, err)
+	return res.Bounded(), redactedError(p.r, err)
 }
 
 // generate calls the provider, and redacts its panic.
-func (p redactingProvider) generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
+func (p checkingProvider) generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
 	defer func() {
 		if problem := recover(); problem != nil {
 			panic(p.r.Text(fmt.Sprint(problem)))
@@ -56,11 +62,14 @@ func (p redactingProvider) generate(ctx context.Context, req llm.Request, onDelt
 }
 
 // messages redacts messages that were stored before the redactor was configured.
-func (p redactingProvider) messages(in []llm.Message) []llm.Message {
-	out := make([]llm.Message, len(in))
-	for i, m := range in {
+func (p checkingProvider) messages(req llm.Request) []llm.Message {
+	out := make([]llm.Message, len(req.Messages))
+	for i, m := range req.Messages {
 		if m.Role != event.RoleSystem {
-			m.Content, m.ToolCalls = p.r.Text(m.Content), redaction.Calls(p.r, m.ToolCalls)
+			m.Content, m.ToolCalls = p.r.Text(m.Content), p.calls(m.ToolCalls, req.Tools)
+			if m.Role == event.RoleTool {
+				m.Name = p.toolName(m.Name, req.Tools)
+			}
 			parts := make([]string, len(m.Parts))
 			for j, part := range m.Parts {
 				parts[j] = p.r.Text(part)
@@ -70,6 +79,23 @@ func (p redactingProvider) messages(in []llm.Message) []llm.Message {
 		out[i] = m
 	}
 	return out
+}
+
+// calls redacts tool calls. A name that no tool has is the model's text.
+func (p checkingProvider) calls(calls []event.ToolCall, tools []llm.Tool) []event.ToolCall {
+	out := redaction.Calls(p.r, calls)
+	for i := range out {
+		out[i].Function.Name = p.toolName(out[i].Function.Name, tools)
+	}
+	return out
+}
+
+func (p checkingProvider) toolName(name string, tools []llm.Tool) string {
+	clean := p.r.Text(name)
+	if clean == name || slices.ContainsFunc(tools, func(t llm.Tool) bool { return t.Name == name }) {
+		return name
+	}
+	return clean
 }
 
 // redactedError redacts the error of a failed model call.

@@ -118,8 +118,11 @@ func whyCancelled(ctx context.Context) error {
 	return errShutdown
 }
 
-// beating sends heartbeats with these details until it is stopped.
+// beating sends heartbeats with these details until it is stopped. Local activities have none.
 func beating(ctx context.Context, details ...any) (stop func()) {
+	if activity.GetInfo(ctx).IsLocalActivity {
+		return func() {}
+	}
 	ended := make(chan struct{})
 	var done sync.WaitGroup
 	done.Go(func() {

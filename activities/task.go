@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/builtin"
+	"github.com/threadmill/threadmill/internal/excerpt"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -237,7 +238,7 @@ func (t *taskRun) work(ctx context.Context, todo tool.Tool) (step.TaskReply, err
 // end stores the result of the task.
 func (t *taskRun) end(ctx context.Context, status store.ToolStatus, res tool.Result) (step.TaskReply, error) {
 	log, now := t.log(status), time.Now()
-	log.Output, log.FinishedAt = asJSON(res.Output), &now
+	log.Output, log.FinishedAt = asJSON(excerpt.Text(res.Output, tool.MaxResult)), &now
 	ctx = context.WithoutCancel(ctx)
 	if _, err := t.a.append(ctx, t.in.Thread, store.Batch{ToolFinish: &log}, step.Flush{}); err != nil {
 		return step.TaskReply{}, err

@@ -77,7 +77,7 @@ type statement struct {
 
 // opening returns the first messages of a thread, with the changes of hooks.
 func (a *Activities) opening(ctx context.Context, ref step.Ref) ([]statement, error) {
-	messages, err := store.Messages(ctx, a.cfg.Store, ref, store.Query{Limit: titleMessages})
+	messages, err := store.Messages(ctx, a.cfg.Store, ref, store.Query{Limit: titleMessages, MaxBytes: pageBytes})
 	if err != nil {
 		return nil, readError(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/excerpt"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/strictjson"
@@ -354,9 +355,14 @@ func (r *toolRun) finish(ctx context.Context, status store.ToolStatus, res tool.
 		// The model sees only its own arguments.
 		res.Output = step.EditedText(r.edited) + res.Output
 	}
+	res.Output = excerpt.Text(res.Output, tool.MaxResult)
 	log.Output, log.FinishedAt = asJSON(res.Output), &now
-	if _, err := json.Marshal(res.Details); err != nil {
+	switch raw, err := json.Marshal(res.Details); {
+	case err != nil:
 		r.a.log.Warn("details of a tool's result are not valid JSON", "thread", r.in.Thread.ThreadID, "toolCall", r.in.ToolCallID, "error", err)
+		res.Details = nil
+	case len(raw) > tool.MaxResult:
+		r.a.log.Warn("details of a tool's result are too large and are not stored", "thread", r.in.Thread.ThreadID, "toolCall", r.in.ToolCallID, "bytes", len(raw))
 		res.Details = nil
 	}
 	id := recordid.Result(r.in.ToolCallID)

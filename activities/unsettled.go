@@ -73,7 +73,7 @@ func (a *Activities) unsettled(ctx context.Context, ref step.Ref, end event.Reco
 		}
 	}
 	for after, more := int64(0), true; more; {
-		page, err := a.cfg.Store.Records(ctx, ref, store.Query{Types: []string{event.TypeMessage}, EventID: end.EventID, After: after})
+		page, err := a.cfg.Store.Records(ctx, ref, store.Query{Types: []string{event.TypeMessage}, EventID: end.EventID, After: after, MaxBytes: pageBytes})
 		if err != nil {
 			return nil, readError(err)
 		}

@@ -102,7 +102,7 @@ type Limits struct {
 	ModelTimeout time.Duration
 
 	// ContextMessages is the number of the thread's newest messages in a model's context. The messages,
-	// calls and results of the running turn are always in it. Default 200.
+	// calls and results of the running turn are always in it, as far as 8 MiB hold them. Default 200.
 	ContextMessages int
 
 	// MaxToolCalls is the maximum number of tool calls in one reply. Further calls of the reply do not

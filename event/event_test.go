@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -392,6 +393,8 @@ func TestRoles(t *testing.T) {
 func TestUsageAdds(t *testing.T) {
 	u := event.Usage{InputTokens: 1, OutputTokens: 2, ReasoningTokens: 3, CachedTokens: 4}
 	require.Equal(t, event.Usage{InputTokens: 2, OutputTokens: 4, ReasoningTokens: 6, CachedTokens: 8}, u.Add(u))
+	huge := event.Usage{InputTokens: math.MaxInt, OutputTokens: -1, ModelCalls: 1}
+	require.Equal(t, event.Usage{InputTokens: 1<<53 - 1, OutputTokens: 2, ReasoningTokens: 3, CachedTokens: 4, ModelCalls: 2}, u.Add(huge).Add(huge))
 }
 
 func TestItemJSON(t *testing.T) {

@@ -3,6 +3,7 @@ package event
 import (
 	"bytes"
 	"encoding/json"
+	"math"
 	"time"
 )
 
@@ -230,11 +231,12 @@ type ModelContext struct {
 
 	// Head, Limit, Turn and Question select the transcript: the newest Limit messages when Head was
 	// the Seq of the thread's newest record and, however old, the messages of the turn of the event
-	// Turn and the message with the id Question.
+	// Turn and the message with the id Question; their texts have at most Bytes, unless it is 0.
 	Head     int64  `json:"head"`
 	Limit    int    `json:"limit"`
 	Turn     string `json:"turn,omitempty"`
 	Question string `json:"question,omitempty"`
+	Bytes    int    `json:"bytes,omitempty"`
 
 	// Parts are the conversation, in order.
 	Parts []ContextPart `json:"parts"`
@@ -262,14 +264,18 @@ type Usage struct {
 	ModelCalls int `json:"modelCalls,omitempty" doc:"Of a sum: the model calls that it is of"`
 }
 
-// Add returns the sum of u and v.
+// maxUsage is the maximum of each sum: JavaScript reads no larger number exactly.
+const maxUsage = math.MaxInt >> 10
+
+// Add returns the sum of u and v. Negative numbers count as 0, and no sum exceeds 1<<53 - 1.
 func (u Usage) Add(v Usage) Usage {
+	sum := func(a, b int) int { return min(min(max(a, 0), maxUsage)+min(max(b, 0), maxUsage), maxUsage) }
 	return Usage{
-		InputTokens:     u.InputTokens + v.InputTokens,
-		OutputTokens:    u.OutputTokens + v.OutputTokens,
-		ReasoningTokens: u.ReasoningTokens + v.ReasoningTokens,
-		CachedTokens:    u.CachedTokens + v.CachedTokens,
-		ModelCalls:      u.ModelCalls + v.ModelCalls,
+		InputTokens:     sum(u.InputTokens, v.InputTokens),
+		OutputTokens:    sum(u.OutputTokens, v.OutputTokens),
+		ReasoningTokens: sum(u.ReasoningTokens, v.ReasoningTokens),
+		CachedTokens:    sum(u.CachedTokens, v.CachedTokens),
+		ModelCalls:      sum(u.ModelCalls, v.ModelCalls),
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
+	"strings"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -116,11 +118,29 @@ type Response struct {
 	// Model is the provider's name of the model that responded.
 	Model string
 
-	// FinishReason is one of the Finish constants, or the provider's own word.
+	// FinishReason is one of the Finish constants, or the provider's own word: see [Response.Bounded].
 	FinishReason string
 
 	// Opaque are the parts of the reply that only its model can read.
 	Opaque *event.Opaque
+}
+
+// maxWord is the maximum size of Response.Model and FinishReason, in bytes.
+const maxWord = 128
+
+// Bounded returns a response whose Model and FinishReason have at most 128 bytes, and whose counts of tokens are 0 to 1<<31 - 1: sums
+// of them, and what stores keep, must not overflow with what a provider claims.
+func (r Response) Bounded() Response {
+	for _, word := range []*string{&r.Model, &r.FinishReason} {
+		if len(*word) > maxWord {
+			*word = (*word)[:maxWord-len("…")] + "…"
+		}
+		*word = strings.ToValidUTF8(*word, "")
+	}
+	for _, count := range []*int{&r.Usage.InputTokens, &r.Usage.OutputTokens, &r.Usage.ReasoningTokens, &r.Usage.CachedTokens} {
+		*count = min(max(*count, 0), math.MaxInt32)
+	}
+	return r
 }
 
 // Reasons why a reply ended.

@@ -75,6 +75,8 @@ func (e expression) open(text string, from int) int {
 	return len(text)
 }
 
+func (e expression) behind(match []int) int { return match[1] }
+
 // prefixes returns the expression of all beginnings of what an expression matches, the empty and the whole one included.
 func prefixes(re *syntax.Regexp) *syntax.Regexp {
 	switch re.Op { //nolint:exhaustive // what is missing cannot begin, or Simplify removes it

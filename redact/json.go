@@ -3,8 +3,6 @@ package redact
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,10 +14,17 @@ func (r *Redactor) JSON(document json.RawMessage, keep ...string) json.RawMessag
 	if r == nil || len(document) == 0 {
 		return document
 	}
-	w := &walk{r: r, in: document, dec: json.NewDecoder(bytes.NewReader(document)), keep: keep}
+	if !json.Valid(document) {
+		return json.RawMessage(r.plain(string(document)))
+	}
+	return r.document(document, 0, keep...)
+}
+
+// document redacts a valid document that is within a number of others.
+func (r *Redactor) document(document json.RawMessage, within int, keep ...string) json.RawMessage {
+	w := &walk{r: r, in: document, within: within, dec: json.NewDecoder(bytes.NewReader(document)), keep: keep}
 	w.dec.UseNumber()
-	err := w.value(0, false)
-	if _, end := w.dec.Token(); err != nil || !errors.Is(end, io.EOF) {
+	if w.value(0, false) != nil {
 		return json.RawMessage(r.plain(string(document)))
 	}
 	if w.copied == 0 {
@@ -57,13 +62,13 @@ func (r *Redactor) Map(m map[string]any) map[string]any {
 	return out
 }
 
+// maxWithin is how many documents may be within each other's strings. A text within more is not read as JSON: each would be read once more.
+const maxWithin = 8
+
 // isDocument reports whether a text is a JSON object or array.
-func isDocument(text string) (json.RawMessage, bool) {
+func isDocument(text string) bool {
 	trimmed := strings.TrimSpace(text)
-	if trimmed == "" || trimmed[0] != '{' && trimmed[0] != '[' || !json.Valid([]byte(text)) {
-		return nil, false
-	}
-	return json.RawMessage(text), true
+	return trimmed != "" && (trimmed[0] == '{' || trimmed[0] == '[') && json.Valid([]byte(text))
 }
 
 // walk redacts one document.
@@ -73,12 +78,18 @@ type walk struct {
 	dec  *json.Decoder
 	keep []string
 
+	// within is the number of documents in whose strings it is.
+	within int
+
 	// out is the redacted document up to the byte copied of in.
 	out    []byte
 	copied int
 
 	// taken are the strings of the document and the names that have been given. Nil until a name is redacted.
 	taken map[string]bool
+
+	// last are the last numbers that were given to names.
+	last map[string]int
 }
 
 // value redacts the next value.
@@ -102,7 +113,7 @@ func (w *walk) value(depth int, kept bool) error {
 		_, err = w.dec.Token()
 		return err
 	case string:
-		if clean := w.r.Text(t); clean != t && !kept {
+		if clean := w.r.text(t, w.within+1); clean != t && !kept {
 			w.replace(from, clean)
 		}
 	case json.Number:
@@ -125,7 +136,7 @@ func (w *walk) object(depth int) error {
 		}
 		name, _ := token.(string)
 		keeps := depth == 0 && slices.Contains(w.keep, name)
-		if clean := w.r.plain(name); clean != name && !keeps {
+		if clean := w.r.text(name, w.within+1); clean != name && !keeps {
 			w.replace(from, w.unique(clean))
 		}
 		if err := w.value(depth+1, keeps); err != nil {
@@ -139,7 +150,7 @@ func (w *walk) object(depth int) error {
 // unique returns a name that no object of the document has, since two names may become the same, and an object must not have one twice.
 func (w *walk) unique(clean string) string {
 	if w.taken == nil {
-		w.taken = map[string]bool{}
+		w.taken, w.last = map[string]bool{}, map[string]int{}
 		// More than the names: any string.
 		for dec := json.NewDecoder(bytes.NewReader(w.in)); ; {
 			token, err := dec.Token()
@@ -151,11 +162,12 @@ func (w *walk) unique(clean string) string {
 			}
 		}
 	}
-	name := clean
-	for n := 2; w.taken[name]; n++ {
+	name, n := clean, w.last[clean]
+	for w.taken[name] {
+		n = max(n+1, 2)
 		name = clean + strconv.Itoa(n)
 	}
-	w.taken[name] = true
+	w.taken[name], w.last[clean] = true, n
 	return name
 }
 

@@ -1,13 +1,11 @@
 package redact
 
 import (
-	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"reflect"
 	"regexp"
-	"slices"
-	"strings"
 )
 
 // Config configures a [Redactor]. At least one field is required.
@@ -31,18 +29,22 @@ type Pattern struct {
 	// Expression is a regular expression in Go's syntax. It must match neither the empty string nor a replacement.
 	Expression string
 
-	// builtin replaces Expression.
-	builtin matcher
+	// builtin replaces Expression. A match of any of them is one of the pattern.
+	builtin []matcher
 }
 
 // matcher finds a pattern in a text.
 type matcher interface {
-	// find returns the start and the end of each match, in any order. Matches begin at from or later: what is before is context.
+	// find returns the start and the end of each match, in the order of the starts. Matches begin at from or later: what is before is
+	// context.
 	find(text string, from int) [][]int
 
 	// open returns the first position, from on, at which a match may begin that further text completes or extends. Without
 	// one, it is the length of the text.
 	open(text string, from int) int
+
+	// behind returns the first position at which the next match behind one may begin.
+	behind(match []int) int
 }
 
 // PatternError names an invalid field of a pattern.
@@ -66,6 +68,7 @@ type Redactor struct {
 
 type namedMatcher struct {
 	matcher
+	pattern     int // its index in Config.Patterns
 	replacement string
 }
 
@@ -78,17 +81,19 @@ func New(cfg Config) (*Redactor, error) {
 	}
 	r := &Redactor{cfg: cfg, fn: cfg.Func}
 	for i, p := range cfg.Patterns {
-		one, err := p.compile()
+		matchers, err := p.compile()
 		if err != nil {
 			err.Pattern = i
 			return nil, err
 		}
-		r.patterns = append(r.patterns, one)
+		for _, m := range matchers {
+			r.patterns = append(r.patterns, namedMatcher{m, i, "[" + p.Name + "]"})
+		}
 	}
 	for _, p := range r.patterns {
-		for i, other := range r.patterns {
+		for _, other := range r.patterns {
 			if len(other.find(p.replacement, 0)) > 0 {
-				return nil, &PatternError{i, "Expression", fmt.Sprintf("matches the replacement %s: redacted text would change again", p.replacement)}
+				return nil, &PatternError{other.pattern, "Expression", fmt.Sprintf("matches the replacement %s: redacted text would change again", p.replacement)}
 			}
 		}
 	}
@@ -103,20 +108,18 @@ func (r *Redactor) Config() Config {
 	return r.cfg
 }
 
-func (p Pattern) compile() (namedMatcher, *PatternError) {
+func (p Pattern) compile() ([]matcher, *PatternError) {
 	if !nameForm.MatchString(p.Name) {
-		return namedMatcher{}, &PatternError{Field: "Name", Problem: fmt.Sprintf("%q must be 1 to 40 lower-case letters, digits, _ and -, beginning with a letter", p.Name)}
+		return nil, &PatternError{Field: "Name", Problem: fmt.Sprintf("%q must be 1 to 40 lower-case letters, digits, _ and -, beginning with a letter", p.Name)}
 	}
-	out := namedMatcher{p.builtin, "[" + p.Name + "]"}
 	if p.builtin != nil {
-		return out, nil
+		return p.builtin, nil
 	}
-	var err error
-	out.matcher, err = compile(p.Expression)
+	m, err := compile(p.Expression)
 	if err != nil {
-		return out, &PatternError{Field: "Expression", Problem: err.Error()}
+		return nil, &PatternError{Field: "Expression", Problem: err.Error()}
 	}
-	return out, nil
+	return []matcher{m}, nil
 }
 
 // Equal reports whether two redactors have the same patterns, and either both have a function or neither has: functions cannot be compared.
@@ -129,19 +132,22 @@ func (r *Redactor) Equal(other *Redactor) bool {
 
 // Text returns a text without what must not be kept. If the text is a JSON object or array, it remains one: see
 // [Redactor.JSON].
-func (r *Redactor) Text(text string) string {
+func (r *Redactor) Text(text string) string { return r.text(text, 0) }
+
+// text redacts a text that is within a number of documents.
+func (r *Redactor) text(text string, within int) string {
 	if r == nil || text == "" {
 		return text
 	}
-	if document, ok := isDocument(text); ok {
-		return string(r.JSON(document))
+	if within <= maxWithin && isDocument(text) {
+		return string(r.document(json.RawMessage(text), within))
 	}
 	return r.plain(text)
 }
 
 // plain redacts a text that is not JSON.
 func (r *Redactor) plain(text string) string {
-	out, _ := r.replace(text, r.matches(text, 0), len(text))
+	out := r.Stream().take(text, len(text))
 	if r.fn != nil {
 		out = r.call(out)
 	}
@@ -156,47 +162,4 @@ func (r *Redactor) call(text string) (out string) {
 		}
 	}()
 	return r.fn(text)
-}
-
-// span is a part of a text with its replacement.
-type span struct {
-	start, end  int
-	replacement string
-}
-
-// matches returns the matches of all patterns from a position on, in order. Matches that overlap are one.
-func (r *Redactor) matches(text string, from int) []span {
-	var all []span
-	for _, p := range r.patterns {
-		for _, at := range p.find(text, from) {
-			all = append(all, span{at[0], at[1], p.replacement})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b span) int { return cmp.Or(a.start-b.start, b.end-a.end) })
-	var out []span
-	for _, s := range all {
-		if last := len(out) - 1; last >= 0 && s.start < out[last].end {
-			out[last].end = max(out[last].end, s.end)
-			continue
-		}
-		out = append(out, s)
-	}
-	return out
-}
-
-// replace returns the text up to limit, or up to the match that limit would cut, and the length of that part of the original.
-func (r *Redactor) replace(text string, matches []span, limit int) (string, int) {
-	var out strings.Builder
-	at := 0
-	for _, m := range matches {
-		if m.end > limit {
-			limit = min(limit, m.start)
-			break
-		}
-		out.WriteString(text[at:m.start])
-		out.WriteString(m.replacement)
-		at = m.end
-	}
-	out.WriteString(text[at:max(at, limit)])
-	return out.String(), max(at, limit)
 }

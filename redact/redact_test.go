@@ -30,6 +30,10 @@ func TestText(t *testing.T) {
 		{"after a digit with which a shorter number has a check digit", "6 4111 1111 1111 1111", "[card]"},
 		{"a fraction", "52.52000659999999 and 4.111111111111111", "52.52000659999999 and 4.111111111111111"},
 		{"a key behind an escape", `{"log":"token:\nsk-` + strings.Repeat("a1", 12) + `"} and`, `{"log":"token:[key]"} and`},
+		{"a key behind an underscore", "my_sk-" + strings.Repeat("a1", 12) + " and _AKIA" + strings.Repeat("A1", 8) + "_x", "my[key] and [key]x"},
+		{"a key behind a tab", "\tsk-" + strings.Repeat("a1", 12), "\t[key]"},
+		{"a card behind an escape", `log: "\u00094111111111111111" and "\t4111111111111111"`, `log: "\u0009[card]" and "\t[card]"`},
+		{"a card behind digits that are no escape", `u00094111111111111111`, `u00094111111111111111`},
 		{"a key of Threadmill", "tmk_abc_" + strings.Repeat("A1", 20), "[key]"},
 		{"a wrong check digit", "4111 1111 1111 1112", "4111 1111 1111 1112"},
 		{"a time in nanoseconds", "1764155123456789012", "1764155123456789012"},
@@ -65,6 +69,11 @@ func TestJSON(t *testing.T) {
 		{"escapes", `{"a":"4111\u00201111 1111\u00201111"}`, `{"a":"[card]"}`, nil},
 		{"unchanged byte by byte", " {\"a\" : [1.50, \"<x>\", null , true]}\n", " {\"a\" : [1.50, \"<x>\", null , true]}\n", nil},
 		{"names", `{"a@b.example":1,"c@b.example":{"d@b.example":2},"[email]2":3}`, `{"[email]":1,"[email]3":{"[email]4":2},"[email]2":3}`, nil},
+		{"keys behind _ and tabs", `{"_sk-abcdefghijklmnopqrstuv":"\tsk-abcdefghijklmnopqrstuv","\t4111111111111111":"_4111111111111111"}`, `{"[key]":"\t[key]","\t[card]":"_[card]"}`, nil},
+		{"a document in a name", `{"[\"4111\\u00201111 1111 1111\"]":1}`, `{"[\"[card]\"]":1}`, nil},
+		{"documents in documents", within(8, `4111111111111111`), within(8, `"[card]"`), nil},
+		{"too many documents", within(9, `4111111111111111`), within(9, `[card]`), nil},
+		{"too deep", deep(`4111111111111111`), deep(`[card]`), nil},
 		{"kept", `{"id":"a@b.example","text":"a@b.example","in":{"id":"a@b.example"}}`, `{"id":"a@b.example","text":"[email]","in":{"id":"[email]"}}`, []string{"id"}},
 		{"an id has no parts", `{"id":{"x":["a@b.example"]}}`, `{"id":{"x":["[email]"]}}`, []string{"id"}},
 		{"measures", `{"lat":52.52000659999999,"e":4.111111111111111e15,"n":4111111111111111}`, `{"lat":52.52000659999999,"e":4.111111111111111e15,"n":"[card]"}`, nil},
@@ -76,6 +85,37 @@ func TestJSON(t *testing.T) {
 			assert.Equal(t, c.want, string(all(t).JSON(json.RawMessage(c.in), c.keep...)))
 		})
 	}
+}
+
+// deep returns a document that is deeper than package json reads.
+func deep(value string) string {
+	return strings.Repeat("[", 20_000) + value + strings.Repeat("]", 20_000)
+}
+
+// within returns a document that is within a number of others.
+func within(n int, document string) string {
+	document = "[" + document + "]"
+	for range n {
+		raw, _ := json.Marshal([]string{document})
+		document = string(raw)
+	}
+	return document
+}
+
+// Each name is tried once: the names that are allocated show the work.
+func TestJSONOfManyNamesIsNotQuadratic(t *testing.T) {
+	r := all(t)
+	work := func(names int) float64 {
+		var b strings.Builder
+		for i := range names {
+			fmt.Fprintf(&b, `,"n%d@mail.example":1`, i)
+		}
+		document := json.RawMessage("{" + b.String()[1:] + "}")
+		return testing.AllocsPerRun(1, func() {
+			require.Contains(t, string(r.JSON(document)), fmt.Sprintf(`,"[email]%d":1}`, names))
+		})
+	}
+	require.Less(t, work(4000), 10*work(500))
 }
 
 func TestValue(t *testing.T) {
@@ -131,12 +171,12 @@ func TestStream(t *testing.T) {
 	r := all(t)
 	words := []string{
 		"4111111111111111", "4111 1111 1111 1111", "ann@mail.example", "C-1234", "C-", " ", "\n", "12", ".", "a", "@", "é", "Bearer ", "abcdefghijklmnopq",
-		"-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "\nab", "sk-", "eyJ", "3782 822463 10005", "://", "x:y@", "[card]",
+		"-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "\nab", "sk-", "eyJ", "3782 822463 10005", "://", "x:y@", "[card]", "4 ", "5", "-", "\\u0009", "_",
 	}
 	random := rand.New(rand.NewPCG(1, 7))
 	for range 3000 {
 		var whole strings.Builder
-		for range random.IntN(8) {
+		for range random.IntN(20) {
 			whole.WriteString(words[random.IntN(len(words))])
 		}
 		text := whole.String()

@@ -1,45 +1,77 @@
 package redact
 
-import "unicode/utf8"
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
 
 // Stream redacts a text that arrives in pieces. It holds back what may be the beginning of a match.
 type Stream struct {
 	r *Redactor
 
-	// held is what has not been returned, and before the character in front of it, on which a match may depend.
-	before string
-	held   []byte
+	// text is what is held, behind maxContext bytes of what has been returned, on which matches may depend.
+	text []byte
 
-	// next is the length of held at which it is searched again. Searching a long one for each piece would take quadratic time.
+	// shown is the end in text of what has been returned, as it is or as a replacement. It is within what is held if a match that has been
+	// returned may overlap the next one.
+	shown int
+
+	// from are, for each pattern, where in text its next match may begin.
+	from []int
+
+	// next is the length of text at which it is searched again. Searching a long one for each piece would take quadratic time.
 	next int
 }
 
-// searchAlways is the length up to which held text is searched for each piece.
-const searchAlways = 256
+const (
+	// maxContext is the length of an escape such as \u0009.
+	maxContext = 6
+
+	// searchAlways is the length up to which text is searched for each piece.
+	searchAlways = 256
+)
 
 // Stream returns a stream for one text.
-func (r *Redactor) Stream() *Stream { return &Stream{r: r} }
+func (r *Redactor) Stream() *Stream {
+	s := &Stream{r: r}
+	if r != nil {
+		s.from = make([]int, len(r.patterns))
+	}
+	return s
+}
 
 // Write adds a piece, and returns what can be shown by now. It may be empty.
 func (s *Stream) Write(piece string) string {
 	if s.r == nil {
 		return piece
 	}
-	s.held = append(s.held, piece...)
-	if s.r.fn != nil || len(s.held) < s.next {
+	s.text = append(s.text, piece...)
+	if s.r.fn != nil || len(s.text) < s.next {
 		return ""
 	}
-	all := s.before + string(s.held)
-	text := whole(all)
+	text := whole(string(s.text))
 	limit := len(text)
-	for _, p := range s.r.patterns {
-		limit = min(limit, p.open(text, len(s.before)))
+	for i, p := range s.r.patterns {
+		limit = min(limit, p.open(text, s.from[i]))
 	}
-	out := s.take(all, limit)
-	if s.next = 0; len(s.held) > searchAlways {
-		s.next = len(s.held) + len(s.held)/2
+	out := s.take(text, limit)
+	s.forget(limit)
+	if s.next = 0; len(s.text) > searchAlways {
+		s.next = len(s.text) + len(s.text)/2
 	}
 	return out
+}
+
+// forget drops what is before limit, except for its end.
+func (s *Stream) forget(limit int) {
+	n := max(0, limit-maxContext)
+	s.text = append(s.text[:0], s.text[n:]...)
+	s.shown -= n
+	for i := range s.from {
+		s.from[i] = max(s.from[i], limit) - n
+	}
 }
 
 // whole returns a text without the beginning of a character at its end.
@@ -57,26 +89,47 @@ func whole(text string) string {
 
 // Flush returns the rest of the text. The next piece begins a new text.
 func (s *Stream) Flush() string {
-	if s.r == nil || len(s.held) == 0 {
+	if s.r == nil || len(s.text) == 0 {
 		return ""
 	}
-	text := s.before + string(s.held)
-	out := s.take(text, len(text))
+	out := s.take(string(s.text), len(s.text))
 	if s.r.fn != nil {
 		out = s.r.call(out)
 	}
-	s.before, s.next = "", 0
+	*s = *s.r.Stream()
 	return out
 }
 
-// take returns the text up to limit, which is behind before, and keeps the rest.
+// match is a part of a text with its replacement.
+type match struct {
+	start, end  int
+	replacement string
+}
+
+// take returns what has not been returned of the text up to limit, with the matches that begin before it. Matches that overlap are one.
 func (s *Stream) take(text string, limit int) string {
-	out, n := s.r.replace(text, s.r.matches(text, len(s.before)), limit)
-	out = out[len(s.before):]
-	if n > 0 {
-		_, size := utf8.DecodeLastRuneInString(text[:n])
-		s.before = text[n-size : n]
+	var all []match
+	for i, p := range s.r.patterns {
+		for _, at := range p.find(text, s.from[i]) {
+			if at[0] >= limit {
+				break
+			}
+			all = append(all, match{at[0], at[1], p.replacement})
+			s.from[i] = p.behind(at)
+		}
 	}
-	s.held = append(s.held[:0], text[n:]...)
-	return out
+	slices.SortStableFunc(all, func(a, b match) int { return cmp.Or(a.start-b.start, b.end-a.end) })
+	var out strings.Builder
+	for _, m := range all {
+		if m.start >= s.shown {
+			out.WriteString(text[s.shown:m.start])
+			out.WriteString(m.replacement)
+		}
+		s.shown = max(s.shown, m.end)
+	}
+	if s.shown < limit {
+		out.WriteString(text[s.shown:limit])
+		s.shown = limit
+	}
+	return out.String()
 }

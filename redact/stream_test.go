@@ -52,10 +52,11 @@ func (c counting) open(text string, from int) int {
 	*c.searched += len(text)
 	return from
 }
+func (counting) behind(match []int) int { return match[1] }
 
 func TestStreamOfLongWordIsNotQuadratic(t *testing.T) {
 	searched := 0
-	r := &Redactor{patterns: []namedMatcher{{counting{&searched}, "[x]"}}}
+	r := &Redactor{patterns: []namedMatcher{{counting{&searched}, 0, "[x]"}}}
 	s := r.Stream()
 	const pieces = 20_000
 	for range pieces {
@@ -63,4 +64,29 @@ func TestStreamOfLongWordIsNotQuadratic(t *testing.T) {
 	}
 	require.Len(t, s.Flush(), 4*pieces)
 	require.Less(t, searched, 10*4*pieces)
+}
+
+// Of a line of numbers, a stream holds only what may become a card, even if the cards overlap without end.
+func TestStreamOfNumbers(t *testing.T) {
+	r, err := New(Config{Patterns: []Pattern{Cards()}})
+	require.NoError(t, err)
+	for name, line := range map[string]string{
+		"one long number": "123456789", "numbers": "1024 77 ", "what begins like cards": "4000000000000000003 ", "cards": "4111 1111 1111 1111 ",
+		"overlapping cards": "4 ", "wide separators": "4\u2003", "no separator": "4.", "hyphens": "9-",
+	} {
+		t.Run(name, func(t *testing.T) {
+			whole := strings.Repeat(line, 300)
+			s := r.Stream()
+			var got strings.Builder
+			for i := range len(whole) {
+				got.WriteString(s.Write(whole[i : i+1]))
+				require.LessOrEqual(t, len(s.text), maxContext+maxCard*len("4\u2003"), "after %d bytes", i)
+			}
+			require.NotEmpty(t, got.String(), "nothing was shown before the end")
+			got.WriteString(s.Flush())
+			require.Equal(t, r.plain(whole), got.String())
+		})
+	}
+	s := r.Stream()
+	require.Equal(t, "1024 77 1024 77 ", s.Write("1024 77 1024 77 "), "no card begins like that")
 }

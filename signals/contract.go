@@ -2,6 +2,8 @@ package signals
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -102,6 +104,16 @@ const (
 // MaxPayload is the maximum size of a post's payload, in bytes. Temporal itself rejects more than 2
 // MiB.
 const MaxPayload = 256 << 10
+
+// FairnessKey returns the fairness key of what belongs to a namespace: the threads of namespaces take turns on a task queue.
+func FairnessKey(namespace string) string {
+	const limit = 64 // bytes, the server's limit
+	if len(namespace) <= limit {
+		return namespace
+	}
+	sum := sha256.Sum256([]byte(namespace))
+	return hex.EncodeToString(sum[:])
+}
 
 // WorkflowID returns the id of a thread's workflow.
 func WorkflowID(namespace, threadID string) string { return "thread/" + namespace + "/" + threadID }

@@ -65,8 +65,8 @@ type Message struct {
 	undecided                 []string
 	decided, calls, withdrawn decision
 
-	// broken means that the record itself is unreadable.
-	broken bool
+	// broken means that the record itself is unreadable, and shortened that a window had no room for its texts.
+	broken, shortened bool
 }
 
 // Outcome returns the outcome of hooks on the message: empty if they passed it unchanged, and

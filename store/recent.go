@@ -25,7 +25,7 @@ const (
 	// recentBytes is the maximum size of the payloads of a thread that is kept. In memory they take about four times as much.
 	recentBytes = 256 << 10
 
-	// tailBytes is the maximum size of the payloads in a tail.
+	// tailBytes is the size of the payloads in a tail from which on it begins again.
 	tailBytes = 64 << 10
 )
 
@@ -43,17 +43,18 @@ type recent struct {
 }
 
 // Transcript returns what the function [Transcript] returns; its messages must not be changed. replaced is [Appended].Replaced of an
-// append to the thread.
-func (c *Recent) Transcript(ctx context.Context, s Reader, key Key, replaced int64, w Window) ([]*Message, error) {
+// append to the thread. It returns [ErrTooLarge] if more than most bytes of payloads would have to be read; 0 = no limit.
+func (c *Recent) Transcript(ctx context.Context, s Reader, key Key, replaced int64, w Window, most int) ([]*Message, error) {
 	known, ok := c.take(key)
 	if ok = ok && known.replaced == replaced; ok {
+		known.most = most
 		var err error
 		if ok, err = known.follow(ctx, s, key, w); err != nil {
 			return nil, err
 		}
 	}
 	if !ok {
-		t, err := readTranscript(ctx, s, key, w)
+		t, err := readTranscript(ctx, s, key, w, most)
 		if err != nil {
 			return nil, err
 		}
@@ -86,18 +87,18 @@ func (r *recent) extend(records []event.Record) {
 		}
 	}
 	if len(next) > 0 {
-		r.add(next)
+		r.add(next, Window{Bytes: r.room})
 	}
 }
 
 // follow adds the records that were stored since. It reports false if the transcript has to be read again: old messages may have
 // changed, older ones are needed, or there are far more than needed.
 func (r *recent) follow(ctx context.Context, s Reader, key Key, w Window) (bool, error) {
-	if w.Head < r.head || !r.whole && w.Limit > r.limit || len(r.shown) > 2*w.Limit+100 {
+	if w.Head < r.head || w.Bytes != r.room || !r.whole && w.Limit > r.limit || len(r.shown) > 2*w.Limit+100 {
 		return false, nil
 	}
 	if w.Head > r.head {
-		q := Query{After: r.head, Before: w.Head + 1, Types: transcribed, Newest: true, Limit: MaxLimit}
+		q := Query{After: r.head, Before: w.Head + 1, Types: transcribed, Newest: true, Limit: MaxLimit, MaxBytes: recentBytes}
 		page, err := s.Records(ctx, key, q)
 		if err != nil || !q.Complete(page) {
 			return false, err
@@ -105,7 +106,7 @@ func (r *recent) follow(ctx context.Context, s Reader, key Key, w Window) (bool,
 		if slices.ContainsFunc(page, func(r event.Record) bool { return r.Type == event.TypeHook }) {
 			return false, nil
 		}
-		r.add(page)
+		r.add(page, w)
 		r.head = w.Head
 	}
 	return true, r.complete(ctx, s, key, w)
@@ -156,7 +157,9 @@ func (c *Recent) extend(key Key, done Appended) {
 	if t.bytes > tailBytes || t.replaced != done.Replaced {
 		t = tail{replaced: done.Replaced}
 	}
-	t.extend(done)
+	if t.extend(done); t.bytes > recentBytes {
+		t.records, t.bytes = nil, 0 // what is as large is read again
+	}
 	c.tails.Add(key, t)
 }
 

@@ -39,7 +39,7 @@ func (g *growing) append(records ...event.Record) {
 // grow adds a message or a decision on one, or replaces a message.
 func (g *growing) grow() {
 	g.t.Helper()
-	m := text(fmt.Sprintf("m%d", len(g.ids)), "text")
+	m := text(fmt.Sprintf("m%d", len(g.ids)), strings.Repeat("text", 1+g.IntN(100)))
 	on := event.Interception{EventType: event.TypeMessage, Outcome: event.OutcomePassed}
 	switch g.IntN(20) {
 	case 0:
@@ -79,7 +79,7 @@ func TestRecent(t *testing.T) {
 			for range g.IntN(3) {
 				g.grow()
 			}
-			w := store.Window{Head: g.done.Head, Limit: []int{3, 10, 40}[g.IntN(3)]}
+			w := store.Window{Head: g.done.Head, Limit: []int{3, 10, 40}[g.IntN(3)], Bytes: []int{0, 2000, 6000}[seed%3]}
 			switch g.IntN(5) {
 			case 0:
 				w.EventID = g.any()
@@ -90,7 +90,7 @@ func TestRecent(t *testing.T) {
 			}
 			want, err := store.Transcript(t.Context(), db, key, w)
 			require.NoError(t, err)
-			got, err := g.recent.Transcript(t.Context(), db, key, g.done.Replaced, w)
+			got, err := g.recent.Transcript(t.Context(), db, key, g.done.Replaced, w, 0)
 			require.NoError(t, err)
 			require.Equal(t, want, got, "seed %d, %+v", seed, w)
 
@@ -114,7 +114,7 @@ func TestRecentReadsWhatIsNew(t *testing.T) {
 		_, err := r.Append(t.Context(), key, store.Batch{Records: []event.Record{messageRecord(text(fmt.Sprint("m", n), "text"))}})
 		require.NoError(t, err)
 		r.read = 0
-		got, err := recent.Transcript(t.Context(), r, key, 0, store.Window{Head: int64(n + 1), Limit: 100})
+		got, err := recent.Transcript(t.Context(), r, key, 0, store.Window{Head: int64(n + 1), Limit: 100}, 0)
 		require.NoError(t, err)
 		require.Len(t, got, min(n+1, 100))
 		require.LessOrEqual(t, r.read, 1)
@@ -141,7 +141,7 @@ func TestRecentKnowsItsAppends(t *testing.T) {
 	read := func(done store.Appended, want int, ids ...string) (queries int) {
 		t.Helper()
 		r.queries = 0
-		messages, err := recent.Transcript(t.Context(), r, key, done.Replaced, store.Window{Head: done.Head, Limit: 100})
+		messages, err := recent.Transcript(t.Context(), r, key, done.Replaced, store.Window{Head: done.Head, Limit: 100}, 0)
 		require.NoError(t, err)
 		require.Len(t, messages, want)
 		records, err := recent.RecordsByID(t.Context(), r, key, done, ids[0], ids...)

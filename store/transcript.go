@@ -39,7 +39,7 @@ func (m Message) ForModels() (event.Message, bool) {
 
 // Intact reports whether models see the message as it was stored.
 func (m Message) Intact() bool {
-	return m.Content == m.stored.Content && slices.Equal(m.ToolCalls, m.stored.ToolCalls)
+	return !m.shortened && m.Content == m.stored.Content && slices.Equal(m.ToolCalls, m.stored.ToolCalls)
 }
 
 // said returns the message without its tool calls.
@@ -115,39 +115,54 @@ type Window struct {
 
 	// Also is the id of another message, however old. Empty = none.
 	Also string
+
+	// Bytes bounds the texts of the messages together, each with 256 bytes more. Older messages are left out, a message
+	// is cut to a quarter, and what there is no room for of the turn is cut to its beginnings, for which there is another
+	// quarter. Cut texts say so. 0 = no bound.
+	Bytes int
 }
 
 // keeps reports whether the window contains a message. newer is the number of newer messages.
 func (w Window) keeps(m *Message, newer int) bool {
-	return newer < w.Limit || w.Also != "" && m.Record.ID == w.Also || w.EventID != "" && m.Record.EventID == w.EventID
+	return newer < w.Limit || w.also(m) || w.ofTurn(m)
 }
 
+func (w Window) also(m *Message) bool   { return w.Also != "" && m.Record.ID == w.Also }
+func (w Window) ofTurn(m *Message) bool { return w.EventID != "" && m.Record.EventID == w.EventID }
+
 // Transcript returns the messages in a window that models may see, newest first, in the form of
-// [Message.ForModels]. The same window always returns the same messages.
+// [Message.ForModels], without metadata and the payloads of their records. The same window always returns the same messages.
 //
 // It needs one query, and more if many messages were not passed or were passed late, or if the
-// turn began before the newest messages.
+// turn began before the newest messages, or if they are large: it reads them in pages.
 func Transcript(ctx context.Context, s Reader, key Key, w Window) ([]*Message, error) {
-	t, err := readTranscript(ctx, s, key, w)
+	t, err := readTranscript(ctx, s, key, w, 0)
 	if err != nil {
 		return nil, err
 	}
 	return t.in(w), nil
 }
 
-func readTranscript(ctx context.Context, s Reader, key Key, w Window) (*transcript, error) {
-	t := &transcript{head: w.Head, limit: w.Limit, found: decisions{}, seen: map[string]bool{}}
-	q := Query{Before: w.Head + 1, Types: transcribed, Newest: true, Limit: min(max(w.Limit, 1), MaxLimit)}
+// readTranscript returns [ErrTooLarge] if more than most bytes of payloads would have to be read. 0 = no limit.
+func readTranscript(ctx context.Context, s Reader, key Key, w Window, most int) (*transcript, error) {
+	t := &transcript{head: w.Head, limit: w.Limit, room: w.Bytes, most: most, found: decisions{}, seen: map[string]bool{}}
+	q := Query{Before: w.Head + 1, Types: transcribed, Newest: true, Limit: min(max(w.Limit, 1), MaxLimit), MaxBytes: t.pageBytes()}
 	for {
 		page, err := s.Records(ctx, key, q)
 		if err != nil {
 			return nil, err
 		}
-		t.add(page)
-		if t.whole = q.Complete(page); t.whole || len(t.shown) >= w.Limit {
+		if err := t.take(page, w); err != nil {
+			return nil, err
+		}
+		if t.whole = q.Complete(page); t.whole {
 			break
 		}
-		q.Before, q.Limit = page[len(page)-1].Seq, MaxLimit
+		t.from = page[len(page)-1].Seq
+		if len(t.shown) >= w.Limit || w.Bytes > 0 && t.texts >= w.Bytes {
+			break
+		}
+		q.Before, q.Limit = t.from, MaxLimit
 	}
 	return t, t.complete(ctx, s, key, w)
 }
@@ -155,22 +170,57 @@ func readTranscript(ctx context.Context, s Reader, key Key, w Window) (*transcri
 // transcribed are the types of the records that a transcript is made of.
 var transcribed = []string{event.TypeMessage, event.TypeHook}
 
-// turnMessages returns the ids of the messages of the turn in a window.
-func turnMessages(ctx context.Context, s Reader, key Key, w Window) (ids []string, err error) {
-	q := Query{Before: w.Head + 1, Types: []string{event.TypeMessage}, EventID: w.EventID, Limit: MaxLimit}
+// readTurn reads the messages of the turn in a window that are older than those that were read, newest first.
+func (t *transcript) readTurn(ctx context.Context, s Reader, key Key, w Window) error {
+	q := Query{Before: t.from, Types: []string{event.TypeMessage}, EventID: w.EventID, Newest: true, Limit: MaxLimit, MaxBytes: t.pageBytes()}
 	for {
 		page, err := s.Records(ctx, key, q)
-		if err != nil {
-			return nil, err
+		if err != nil || len(page) == 0 {
+			return err
 		}
+		var ids []string
 		for _, r := range page {
-			ids = append(ids, r.ID)
+			ids = append(ids, decisionIDs(r.ID)...)
+		}
+		if err := t.readByID(ctx, s, key, w, ids, page...); err != nil {
+			return err
 		}
 		if q.Complete(page) {
-			return ids, nil
+			return nil
 		}
-		q.After = page[len(page)-1].Seq
+		q.Before = page[len(page)-1].Seq
 	}
+}
+
+// byID is the number of records that are read by their ids at once: without knowing how large they are. It keeps the four records of
+// a message together.
+const byID = 64
+
+// readByID adds the records with the ids, together with others that were read.
+func (t *transcript) readByID(ctx context.Context, s Reader, key Key, w Window, ids []string, with ...event.Record) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	t.sparse = true
+	step := byID
+	if len(with) > 0 {
+		step = MaxLimit // decisions on messages that were read
+	}
+	for some := range slices.Chunk(ids, step) {
+		records, err := s.RecordsByID(ctx, key, some...)
+		if err != nil {
+			return err
+		}
+		with = append(with, slices.DeleteFunc(records, func(r event.Record) bool { return r.Seq > t.head })...)
+		if step == MaxLimit {
+			continue
+		}
+		if err := t.take(with, w); err != nil {
+			return err
+		}
+		with = nil
+	}
+	return t.take(with, w)
 }
 
 // transcript contains the decisions, the ids of messages, and the visible messages that were read,
@@ -178,10 +228,17 @@ func turnMessages(ctx context.Context, s Reader, key Key, w Window) (ids []strin
 type transcript struct {
 	head  int64
 	limit int
+	room  int // [Window].Bytes
 	found decisions
 	seen  map[string]bool
 	shown []placed
-	bytes int // of the payloads that were read
+	texts int // bytes of shown, as a window counts them
+
+	// bytes are those of the payloads that were read, and most is their limit. 0 = none.
+	bytes, most int
+
+	// from is the smallest Seq up to which everything was read, unless it is whole.
+	from int64
 
 	// whole means that no record is older, and sparse that records were read which lie before a gap.
 	whole, sparse bool
@@ -189,16 +246,42 @@ type transcript struct {
 
 // in returns the messages in a window.
 func (t *transcript) in(w Window) []*Message {
-	slices.SortFunc(t.shown, func(a, b placed) int {
-		return -cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.Record.Seq, b.Record.Seq))
-	})
+	t.sort()
 	out := make([]*Message, 0, len(t.shown))
+	room := w.room(t.shown)
 	for i, m := range t.shown {
-		if w.keeps(m.Message, i) {
-			out = append(out, m.Message)
+		if !w.keeps(m.Message, i) {
+			continue
+		}
+		if taken, ok := room.take(m.Message); ok {
+			out = append(out, taken)
 		}
 	}
 	return out
+}
+
+func (t *transcript) sort() {
+	slices.SortFunc(t.shown, func(a, b placed) int {
+		return -cmp.Or(cmp.Compare(a.place, b.place), cmp.Compare(a.Record.Seq, b.Record.Seq))
+	})
+}
+
+// pageBytes bounds the payloads of a page.
+func (t *transcript) pageBytes() int {
+	if t.most > 0 {
+		return min(pageBytes, t.most+1)
+	}
+	return pageBytes
+}
+
+// take adds records, unless there are too many.
+func (t *transcript) take(records []event.Record, w Window) error {
+	t.add(records, w)
+	if t.most > 0 && t.bytes > t.most {
+		return ErrTooLarge
+	}
+	t.shorten(w)
+	return nil
 }
 
 // placed is a message and its place among the others.
@@ -209,7 +292,7 @@ type placed struct {
 
 // add adds records, and all new decisions on their messages: a decision follows its message, so a
 // reader of the newest records finds the decision first.
-func (t *transcript) add(records []event.Record) {
+func (t *transcript) add(records []event.Record, w Window) {
 	for _, r := range records {
 		t.bytes += len(r.Payload)
 		if r.Type == event.TypeHook {
@@ -225,7 +308,9 @@ func (t *transcript) add(records []event.Record) {
 		m := settle(r, t.found)
 		if forModels, ok := m.ForModels(); ok {
 			m.Message, m.Hidden = forModels, false
-			shown = append(shown, placed{&m, m.place()})
+			m.Metadata, m.stored.Metadata, m.Record.Payload = nil, nil, nil
+			kept := placed{w.bounded(&m), m.place()}
+			shown, t.texts = append(shown, kept), t.texts+bytesOf(kept.Message.Message)
 		}
 	}
 	t.shown = append(shown, t.shown...) // in order, if these are newer
@@ -244,12 +329,8 @@ func (t *transcript) complete(ctx context.Context, s Reader, key Key, w Window) 
 	}
 	// A message is the first record of its turn.
 	if w.EventID != "" && !t.whole && !t.seen[w.EventID] {
-		older, err := turnMessages(ctx, s, key, w)
-		if err != nil {
+		if err := t.readTurn(ctx, s, key, w); err != nil {
 			return err
-		}
-		for _, id := range older {
-			want(id)
 		}
 	}
 	for _, d := range t.found {
@@ -263,14 +344,5 @@ func (t *transcript) complete(ctx context.Context, s Reader, key Key, w Window) 
 		}
 	}
 	want(w.Also)
-	t.sparse = len(ids) > 0
-	// The chunk size keeps the four records of a message together.
-	for some := range slices.Chunk(ids, MaxLimit) {
-		records, err := s.RecordsByID(ctx, key, some...)
-		if err != nil {
-			return err
-		}
-		t.add(slices.DeleteFunc(records, func(r event.Record) bool { return r.Seq > t.head }))
-	}
-	return nil
+	return t.readByID(ctx, s, key, w, ids)
 }

@@ -1,9 +1,13 @@
 package store_test
 
 import (
+	"cmp"
+	"context"
+	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -233,4 +237,106 @@ func contentOf(messages []*store.Message) (out []string) {
 		out = append(out, m.Content)
 	}
 	return out
+}
+
+// pagesReader remembers the size of the largest page.
+type pagesReader struct {
+	store.Reader
+	largest int
+}
+
+func (r *pagesReader) Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
+	page, err := r.Reader.Records(ctx, key, q)
+	bytes := 0
+	for _, rec := range page {
+		bytes += len(rec.Payload)
+	}
+	r.largest = max(r.largest, bytes)
+	return page, err
+}
+
+// TestTranscriptWithinBytes: older messages are left out, and large ones are cut. The turn and its question remain, as far as there is
+// room.
+func TestTranscriptWithinBytes(t *testing.T) {
+	const bound = 64 << 10
+	question, small := person("turn", strings.Repeat("?", 4<<10)), strings.Repeat("x", 1<<10)
+	arguments := fmt.Sprintf(`{"text":%q}`, strings.Repeat("<", 100<<10))
+	calls := text("turn.1", "I look")
+	calls.ToolCalls = []event.ToolCall{{ID: "c0", Function: event.Function{Name: "look", Arguments: arguments}}}
+	turn := []event.Record{messageRecord(question).In("turn"), messageRecord(calls).In("turn")}
+	for i := range 60 {
+		m := event.Message{ID: fmt.Sprint("turn.r", i), SenderType: event.CreatedByTool, ToolCallID: "c0", Content: strings.Repeat("r", 128<<10), Metadata: map[string]any{"a": "b"}}
+		turn = append(turn, messageRecord(m).In("turn"))
+	}
+	var old []event.Record
+	for i := range 200 {
+		old = append(old, messageRecord(person(fmt.Sprint("old", i), small)))
+	}
+	for name, tc := range map[string]struct {
+		records []event.Record
+		w       store.Window
+		check   func(t *testing.T, newest []*store.Message)
+	}{
+		"older messages are left out": {old, store.Window{}, func(t *testing.T, newest []*store.Message) {
+			require.Len(t, newest, bound/(1<<10+256))
+			require.Equal(t, small, newest[0].Content)
+			require.Equal(t, "old199", newest[0].ID)
+		}},
+		"a large message is cut, and says so": {turn[:3], store.Window{}, func(t *testing.T, newest []*store.Message) {
+			require.Len(t, newest, 3)
+			require.Len(t, newest[0].Content, bound/4)
+			require.Contains(t, newest[0].Content, "[… cut: this is only the beginning of 131072 bytes …]")
+			require.False(t, newest[0].Intact())
+			require.True(t, newest[2].Intact())
+			var cut struct {
+				Truncated bool
+				Bytes     int
+				Start     string
+			}
+			got := newest[1].ToolCalls[0].Function.Arguments
+			require.LessOrEqual(t, len(got), bound/8)
+			require.NoError(t, json.Unmarshal([]byte(got), &cut))
+			require.True(t, cut.Truncated)
+			require.Equal(t, len(arguments), cut.Bytes)
+			require.True(t, strings.HasPrefix(arguments, cut.Start))
+		}},
+		"a large turn keeps its question and the beginnings of its messages": {slices.Concat(old, turn), store.Window{EventID: "turn", Also: "turn"}, func(t *testing.T, newest []*store.Message) {
+			require.Equal(t, question.Content, newest[len(newest)-1].Content)
+			require.Len(t, newest[2].Content, bound/4)
+			require.Len(t, newest[10].Content, 512)
+			require.Contains(t, newest[10].Content, "[… cut")
+			require.LessOrEqual(t, len(newest), 3+bound/4/512+1)
+		}},
+		"a long turn that goes on while others post": {slices.Concat(turn, old), store.Window{Limit: 10, EventID: "turn", Also: "turn"}, func(t *testing.T, newest []*store.Message) {
+			require.Equal(t, "old199", newest[0].ID)
+			require.Equal(t, "turn.r59", newest[10].ID)
+			require.Equal(t, question.Content, newest[len(newest)-1].Content)
+		}},
+		"no bound": {turn[:3], store.Window{Bytes: -1}, func(t *testing.T, newest []*store.Message) {
+			require.Len(t, newest[0].Content, 128<<10)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := tc.w
+			w.Head, w.Limit, w.Bytes = math.MaxInt64-1, cmp.Or(w.Limit, 1000), max(cmp.Or(w.Bytes, bound), 0)
+			r := &pagesReader{Reader: newReader(t, tc.records...)}
+			newest, err := store.Transcript(t.Context(), r, key, w)
+			require.NoError(t, err)
+			tc.check(t, newest)
+			texts := 0
+			for _, m := range newest {
+				texts += 256 + len(m.Content)
+				require.Empty(t, m.Record.Payload)
+				require.Empty(t, m.Metadata)
+			}
+			require.LessOrEqual(t, r.largest, 2<<20+1<<20, "it is read in pages")
+			if w.Bytes > 0 {
+				require.LessOrEqual(t, texts, bound+bound/4+4<<10+256)
+			}
+			if len(tc.records) > 100 {
+				_, err = store.NewRecent().Transcript(t.Context(), r, key, 0, w, 100<<10)
+				require.ErrorIs(t, err, store.ErrTooLarge)
+			}
+		})
+	}
 }

@@ -20,6 +20,10 @@ var (
 	// ErrClosed means that the stream or the subscription is closed.
 	ErrClosed = errors.New("stream is closed")
 
+	// ErrUnavailable means that the stream cannot be reached. Calls then fail immediately until it can be reached again, so that
+	// nothing waits for it: a piece is lost, and a notice that records were stored is published later.
+	ErrUnavailable = errors.New("live stream is unavailable")
+
 	// ErrTooLarge rejects an entry above [MaxEntryBytes]. The stream remains usable.
 	ErrTooLarge = errors.New("entry is too large for the live stream")
 

@@ -116,15 +116,19 @@ type Call struct {
 
 // Result is the result of a tool call.
 type Result struct {
-	// Output is the text for the model.
+	// Output is the text for the model. It is cut to [MaxResult].
 	Output string
 
 	// IsError reports to the model that the call failed.
 	IsError bool
 
-	// Details are stored in the tool log and never shown to the model.
+	// Details are stored in the tool log and never shown to the model. They are left out if they have more than [MaxResult] bytes
+	// of JSON.
 	Details map[string]any
 }
+
+// MaxResult is the maximum size of the text of a result, in bytes. A longer one is cut, and says so.
+const MaxResult = 8 << 20
 
 // ErrPending is returned by a tool that runs as a background task and whose work continues
 // elsewhere. The task is completed from outside by its id (Call.TaskID), or fails at its deadline.

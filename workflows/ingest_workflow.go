@@ -49,7 +49,7 @@ func knowledgeOptions(ctx workflow.Context, namespace string) workflow.Context {
 	opts := workflow.GetActivityOptions(ctx)
 	opts.TaskQueue = signals.KnowledgeTaskQueue(workflow.GetInfo(ctx).TaskQueueName)
 	opts.StartToCloseTimeout = ingestWithin
-	opts.Priority = temporal.Priority{PriorityKey: lowestPriority, FairnessKey: fairnessKey(namespace)}
+	opts.Priority = temporal.Priority{PriorityKey: lowestPriority, FairnessKey: signals.FairnessKey(namespace)}
 	return workflow.WithActivityOptions(ctx, opts)
 }
 

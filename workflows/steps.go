@@ -2,8 +2,6 @@ package workflows
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
@@ -219,18 +217,8 @@ func onModelQueue(ctx workflow.Context, queue, tenant string) workflow.Context {
 	ctx = workflow.WithTaskQueue(ctx, queue)
 	ctx = workflow.WithScheduleToStartTimeout(ctx, servedWithin)
 	priority := workflow.GetActivityOptions(ctx).Priority
-	priority.FairnessKey = fairnessKey(tenant)
+	priority.FairnessKey = signals.FairnessKey(tenant)
 	return workflow.WithPriority(ctx, priority)
-}
-
-// fairnessKey returns the fairness key of a namespace of Threadmill.
-func fairnessKey(tenant string) string {
-	const limit = 64 // bytes, the server's limit
-	if len(tenant) <= limit {
-		return tenant
-	}
-	sum := sha256.Sum256([]byte(tenant))
-	return hex.EncodeToString(sum[:])
 }
 
 func queueOf(r *step.Route) string {

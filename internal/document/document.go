@@ -4,7 +4,6 @@ package document
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"path"
@@ -74,26 +73,21 @@ func unreadable(format string, args ...any) error { return &Error{fmt.Sprintf(fo
 // errEmpty is the error of a document without text.
 var errEmpty = &Error{"the document has no text"}
 
-// Read reads a document. The error is an [*Error], or that of the context.
-func Read(ctx context.Context, f File, limits Limits) (Text, error) {
-	limits = limits.withDefaults()
-	if len(f.Content) > limits.Bytes {
-		return Text{}, unreadable("the document has %d bytes; the limit is %d", len(f.Content), limits.Bytes)
-	}
+// parse reads a document in this process.
+func parse(j job, content []byte) (Text, error) {
+	f := File{Name: j.Name, MediaType: j.MediaType, Content: content}
 	format, err := Detect(f)
 	if err != nil {
 		return Text{}, err
 	}
-	w := &writer{ctx: ctx, limits: limits}
+	w := &writer{job: j, limits: j.Limits}
 	err = w.read(format, f)
 	if e, ok := errors.AsType[*Error](err); ok {
 		return Text{}, e
 	}
 	if err != nil {
-		if ctx.Err() != nil {
-			return Text{}, ctx.Err()
-		}
-		return Text{}, unreadable("the document is no valid %s: %v", format, err)
+		why, _, _ := strings.Cut(err.Error(), "\n") // the rest is the stack of a library
+		return Text{}, unreadable("the document is no valid %s: %s", format, why)
 	}
 	if len(w.blocks) == 0 {
 		return Text{}, errEmpty
@@ -103,7 +97,7 @@ func Read(ctx context.Context, f File, limits Limits) (Text, error) {
 
 // writer collects the blocks of a document.
 type writer struct {
-	ctx    context.Context //nolint:containedctx // a writer is one call of Read
+	job    job
 	limits Limits
 	title  string
 	blocks []knowledge.Block
@@ -122,9 +116,6 @@ func (w *writer) read(format Format, f File) (err error) {
 
 // add adds a block.
 func (w *writer) add(b knowledge.Block) error {
-	if err := w.ctx.Err(); err != nil {
-		return err
-	}
 	b.Text = clean(b.Text)
 	if b.Text == "" {
 		return nil
@@ -146,10 +137,13 @@ func (w *writer) paragraphs(text string, page int) error {
 	return nil
 }
 
-// clean returns a text without control characters and without space around it. It is valid UTF-8.
+// softHyphen marks where a word may be hyphenated. Nobody sees it, and it would part the word for a search.
+const softHyphen = '\u00AD'
+
+// clean returns a text without control characters and soft hyphens, and without space around it. It is valid UTF-8.
 func clean(text string) string {
 	return strings.TrimSpace(strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' || r == softHyphen {
 			return -1
 		}
 		return r

@@ -6,6 +6,7 @@ import (
 	"encoding/xml"
 	"errors"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -42,11 +43,21 @@ type docx struct {
 	levels   map[string]int // of headings, by the ids of styles
 	declared string         // the id of the style that is being read
 
-	stack     []string
-	paragraph strings.Builder
-	level     int
-	row       []string // of a table
-	cell      strings.Builder
+	stack      []string
+	skipped    int          // how deep the element is whose content is not read, 0 = none
+	paragraphs []*paragraph // a paragraph can have a text box with paragraphs
+	tables     []*wordTable // a cell can have tables
+}
+
+type paragraph struct {
+	text  strings.Builder
+	level int
+}
+
+// wordTable is a table that is being read.
+type wordTable struct {
+	row  []string
+	cell strings.Builder
 }
 
 // part calls a function for each token of a part of the archive, with the elements around it.
@@ -90,14 +101,7 @@ func (d *docx) part(archive *zip.Reader, name string, token func(xml.Token) erro
 }
 
 // within reports whether the current element is inside one of this name, or is one.
-func (d *docx) within(name string) bool {
-	for _, e := range d.stack {
-		if e == name {
-			return true
-		}
-	}
-	return false
-}
+func (d *docx) within(name string) bool { return slices.Contains(d.stack, name) }
 
 // core reads the properties of the document.
 func (d *docx) core(t xml.Token) error {
@@ -127,50 +131,94 @@ func (d *docx) style(t xml.Token) error {
 	return nil
 }
 
+// notRead are elements whose content is elsewhere, or no longer there: the older form of a text box, which follows the newer one,
+// and what was moved or deleted.
+var notRead = []string{"Fallback", "moveFrom", "del"}
+
 // body reads the text.
 func (d *docx) body(t xml.Token) error {
 	switch t := t.(type) {
 	case xml.StartElement:
-		switch t.Name.Local {
-		case "pStyle":
-			d.level = d.levels[attribute(t, "val")]
-		case "tab":
-			d.paragraph.WriteString("\t")
-		case "br", "cr":
-			d.paragraph.WriteString("\n")
+		if d.skipped == 0 && slices.Contains(notRead, t.Name.Local) {
+			d.skipped = len(d.stack)
+		}
+		if d.skipped == 0 {
+			d.start(t)
 		}
 	case xml.CharData:
-		if len(d.stack) > 0 && d.stack[len(d.stack)-1] == "t" {
-			d.paragraph.Write(t)
+		if d.skipped == 0 && len(d.stack) > 0 && d.stack[len(d.stack)-1] == "t" {
+			d.write(string(t))
 		}
 	case xml.EndElement:
-		return d.end(t.Name.Local)
+		if d.skipped == 0 {
+			return d.end(t.Name.Local)
+		}
+		if d.skipped == len(d.stack) {
+			d.skipped = 0
+		}
 	}
 	return nil
 }
 
-func (d *docx) end(name string) error {
-	switch name {
+// write adds to the text of the current paragraph.
+func (d *docx) write(text string) {
+	if n := len(d.paragraphs); n > 0 {
+		d.paragraphs[n-1].text.WriteString(text)
+	}
+}
+
+func (d *docx) start(e xml.StartElement) {
+	switch e.Name.Local {
 	case "p":
-		text := d.paragraph.String()
-		level := d.level
-		d.paragraph.Reset()
-		d.level = 0
-		if d.within("tc") {
-			d.cell.WriteString(text + " ")
+		d.paragraphs = append(d.paragraphs, &paragraph{})
+	case "tbl":
+		d.tables = append(d.tables, &wordTable{})
+	case "pStyle":
+		if n := len(d.paragraphs); n > 0 {
+			d.paragraphs[n-1].level = d.levels[attribute(e, "val")]
+		}
+	case "tab":
+		if !d.within("tabs") { // those are the stops of a style
+			d.write("\t")
+		}
+	case "br", "cr":
+		d.write("\n")
+	case "noBreakHyphen":
+		d.write("-")
+	}
+}
+
+func (d *docx) end(name string) error {
+	inTable := len(d.tables) > 0
+	switch {
+	case name == "p" && len(d.paragraphs) > 0:
+		last := len(d.paragraphs) - 1
+		p := d.paragraphs[last]
+		text, level := p.text.String(), p.level
+		d.paragraphs = d.paragraphs[:last]
+		if inTable {
+			d.tables[len(d.tables)-1].cell.WriteString(text + " ")
 			return nil
 		}
 		return d.add(knowledge.Block{Level: level, Text: text})
-	case "tc":
-		d.row = append(d.row, strings.TrimSpace(d.cell.String()))
-		d.cell.Reset()
-	case "tr":
-		row := strings.Join(d.row, " | ")
-		d.row = nil
+	case name == "tc" && inTable:
+		t := d.tables[len(d.tables)-1]
+		t.row = append(t.row, strings.TrimSpace(t.cell.String()))
+		t.cell.Reset()
+	case name == "tr" && inTable:
+		t := d.tables[len(d.tables)-1]
+		row := strings.Join(t.row, " | ")
+		t.row = nil
 		if strings.Trim(row, " |") == "" {
 			return nil
 		}
+		if outer := len(d.tables) - 2; outer >= 0 {
+			d.tables[outer].cell.WriteString(row + " ")
+			return nil
+		}
 		return d.add(knowledge.Block{Text: row})
+	case name == "tbl" && inTable:
+		d.tables = d.tables[:len(d.tables)-1]
 	}
 	return nil
 }

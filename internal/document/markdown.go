@@ -15,7 +15,7 @@ import (
 var blocksOnly = parser.NewParser(parser.WithBlockParsers(parser.DefaultBlockParsers()...))
 
 func (w *writer) markdown(f File) error {
-	content, err := decoded(f)
+	content, err := decoded(f, guessed)
 	if err != nil {
 		return err
 	}

@@ -1,64 +1,112 @@
 package document
 
 import (
-	"bytes"
+	"errors"
 	"io"
+	"regexp"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
-	"github.com/ledongthuc/pdf"
+	"github.com/klippa-app/go-pdfium"
+	pdfiumerrors "github.com/klippa-app/go-pdfium/errors"
+	"github.com/klippa-app/go-pdfium/requests"
+	"github.com/klippa-app/go-pdfium/webassembly"
+	"github.com/tetratelabs/wazero"
+	"github.com/tetratelabs/wazero/api"
+	"github.com/tetratelabs/wazero/experimental"
 )
 
-// maxPage is the maximum size of the unpacked content of a page of a PDF.
-const maxPage = 16 << 20
+// startPDFium starts PDFium in WebAssembly, without files, network or environment. Its machine code takes seconds to make and
+// is kept in the folder of the job.
+func startPDFium(j job) (pdfium.Pdfium, error) {
+	cache, err := wazero.NewCompilationCacheWithDir(j.Cache)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := webassembly.Init(webassembly.Config{
+		MinIdle: 1, MaxIdle: 1, MaxTotal: 1,
+		RuntimeConfig: wazero.NewRuntimeConfig().WithCompilationCache(cache).WithMemoryLimitPages(uint32(j.Memory / 2 >> 16)).
+			WithCoreFeatures(api.CoreFeaturesV2 | experimental.CoreFeaturesExceptionHandling),
+		FSConfig: wazero.NewFSConfig(), // the default is the whole file system
+		Stdout:   io.Discard, Stderr: io.Discard,
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pool.GetInstance(0)
+}
 
 func (w *writer) pdf(f File) error {
-	r, err := pdf.NewReader(bytes.NewReader(f.Content), int64(len(f.Content)))
+	reader, err := startPDFium(w.job)
 	if err != nil {
 		return err
 	}
-	if n := r.NumPage(); n > w.limits.Pages {
-		return unreadable("the document has %d pages; the limit is %d: split it", n, w.limits.Pages)
+	defer func() { _ = reader.Close() }()
+	opened, err := reader.OpenDocument(&requests.OpenDocument{File: &f.Content})
+	switch {
+	case errors.Is(err, pdfiumerrors.ErrPassword):
+		return unreadable("the document is encrypted: remove its password")
+	case err != nil:
+		_, why, _ := strings.Cut(err.Error(), ": ") // behind a number
+		return errors.New(why)
 	}
-	w.title = r.Trailer().Key("Info").Key("Title").Text()
-	fonts := map[string]*pdf.Font{}
-	for i := 1; i <= r.NumPage(); i++ {
-		page := r.Page(i)
-		if page.V.IsNull() {
-			continue
+	doc := opened.Document
+	count, err := reader.FPDF_GetPageCount(&requests.FPDF_GetPageCount{Document: doc})
+	if err != nil {
+		return err
+	}
+	if count.PageCount > w.limits.Pages {
+		return unreadable("the document has %d pages; the limit is %d: split it", count.PageCount, w.limits.Pages)
+	}
+	if title, err := reader.FPDF_GetMetaText(&requests.FPDF_GetMetaText{Document: doc, Tag: "Title"}); err == nil {
+		w.title = title.Value
+	}
+	for i := range count.PageCount {
+		page, err := reader.GetPageText(&requests.GetPageText{Page: requests.Page{ByIndex: &requests.PageByIndex{Document: doc, Index: i}}})
+		if errors.Is(err, pdfiumerrors.ErrPage) {
+			continue // readers show the pages that are whole
 		}
-		if err := bounded(page.V.Key("Contents")); err != nil {
-			return err
-		}
-		clear(fonts) // their names are those of the page
-		text, err := page.GetPlainText(fonts)
 		if err != nil {
 			return err
 		}
-		if err := w.paragraphs(text, i); err != nil {
+		if err := w.paragraphs(joined(page.Text), i+1); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// bounded rejects content that unpacks to too much.
-func bounded(content pdf.Value) error {
-	left := int64(maxPage)
-	read := func(v pdf.Value) error {
-		r := v.Reader()
-		defer func() { _ = r.Close() }()
-		n, err := io.Copy(io.Discard, io.LimitReader(r, left+1))
-		if left -= n; left < 0 {
-			return unreadable("a page of the document unpacks to more than %d bytes, which is the limit", maxPage)
+var (
+	// hyphen is one at the end of a line: PDFium writes U+0002 for it and the line's end, unless it is U+2010.
+	hyphen = regexp.MustCompile(`\x02|\x{2010}\n`)
+
+	// shared is what follows the hyphen of a word without its end, as in Ein- und Ausgang.
+	shared = regexp.MustCompile(`^(?:and|or|und|oder)\b`)
+)
+
+// joined returns the text of a page in which words are as they were before lines broke them. On a page with U+2010 for broken words,
+// as browsers print it, other hyphens stay. Elsewhere, nothing tells the hyphen of well-known at the end of a line from others.
+func joined(text string) string {
+	text = strings.NewReplacer("\x02\r\n", "\x02", "\r\n", "\n", "\r", "\n", "\uF0B7", "•").Replace(text) // the bullets of word processors
+	marked := strings.Contains(text, "\u2010\n")
+	var out strings.Builder
+	from := 0
+	for _, at := range hyphen.FindAllStringIndex(text, -1) {
+		before, after := text[from:at[0]], text[at[1]:]
+		out.WriteString(before)
+		from = at[1]
+		last, size := utf8.DecodeLastRuneInString(before)
+		first, _ := utf8.DecodeRuneInString(after)
+		oneLetter := strings.LastIndexAny(before, " \n") == len(before)-size-1
+		switch {
+		case shared.MatchString(after):
+			out.WriteString("- ")
+		case !unicode.IsLetter(first), // COVID-19
+			unicode.IsUpper(first) && (oneLetter || !unicode.IsUpper(last)), // E-Mail, Nord-Ost
+			marked && text[at[0]] == '\x02':
+			out.WriteByte('-')
 		}
-		return err
 	}
-	if content.Kind() == pdf.Stream {
-		return read(content)
-	}
-	for i := range content.Len() { // 0 if it is no array
-		if err := read(content.Index(i)); err != nil {
-			return err
-		}
-	}
-	return nil
+	return out.String() + text[from:]
 }

@@ -1,44 +1,17 @@
 package document
 
 import (
-	"bytes"
 	"encoding/csv"
 	"errors"
 	"io"
-	"mime"
 	"strings"
 	"unicode"
-	"unicode/utf8"
-
-	"golang.org/x/net/html/charset"
 
 	"github.com/threadmill/threadmill/internal/knowledge"
 )
 
-// decoded returns the content of a file of text as UTF-8: by its byte order mark, its media type, what it is valid as,
-// or what it looks like.
-func decoded(f File) (string, error) {
-	wide := bytes.HasPrefix(f.Content, []byte("\xFF\xFE")) || bytes.HasPrefix(f.Content, []byte("\xFE\xFF"))
-	if !wide && bytes.IndexByte(f.Content[:min(len(f.Content), 1<<12)], 0) >= 0 {
-		return "", unreadable("the document is no text: it has binary content")
-	}
-	text := string(f.Content)
-	if _, params, _ := mime.ParseMediaType(f.MediaType); wide || params["charset"] != "" || !utf8.ValidString(text) {
-		r, err := charset.NewReader(bytes.NewReader(f.Content), f.MediaType)
-		if err != nil {
-			return "", err
-		}
-		raw, err := io.ReadAll(r)
-		if err != nil {
-			return "", err
-		}
-		text = string(raw)
-	}
-	return strings.ReplaceAll(strings.TrimPrefix(text, "\uFEFF"), "\r\n", "\n"), nil
-}
-
 func (w *writer) plainText(f File) error {
-	text, err := decoded(f)
+	text, err := decoded(f, guessed)
 	if err != nil {
 		return err
 	}
@@ -47,7 +20,7 @@ func (w *writer) plainText(f File) error {
 
 // code adds what begins without indentation after an empty line, such as functions, as blocks.
 func (w *writer) code(f File) error {
-	text, err := decoded(f)
+	text, err := decoded(f, guessed)
 	if err != nil {
 		return err
 	}
@@ -72,14 +45,18 @@ func (w *writer) code(f File) error {
 
 // csv adds a block for each row, with the names of the columns in the first row.
 func (w *writer) csv(f File) error {
-	text, err := decoded(f)
+	text, err := decoded(f, guessed)
 	if err != nil {
 		return err
 	}
+	head, rest, _ := strings.Cut(text, "\n")
+	stated, states := strings.CutPrefix(head, "sep=") // a line of Excel
+	if states {
+		text, head = rest, stated
+	}
 	r := csv.NewReader(strings.NewReader(text))
 	r.FieldsPerRecord, r.LazyQuotes, r.ReuseRecord = -1, true, true
-	head, _, _ := strings.Cut(text, "\n")
-	for _, comma := range ";\t" {
+	for _, comma := range ";\t|" {
 		if strings.Count(head, string(comma)) > strings.Count(head, string(r.Comma)) {
 			r.Comma = comma
 		}

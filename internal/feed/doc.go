@@ -41,7 +41,8 @@
 //
 // It joins until it has read the entries that existed when the subscription began: then the records
 // that were stored at that time without an announcement are due. A broken subscription is attached
-// again after the last entry that was read.
+// again after the last entry that was read. As long as that fails, records come as if the log had not announced them, and a reader
+// can be opened, too; a finite one ends with the records.
 //
 // # Projections
 //

@@ -154,6 +154,17 @@ func (r *Reader) deadline() (at time.Time, ok bool) {
 	return r.grace.deadline(r.at.offset)
 }
 
+// wakeBefore returns the time at which the reader has something else to do, at most until.
+func (r *Reader) wakeBefore(until time.Time) time.Time {
+	if r.checkAt.Before(until) {
+		until = r.checkAt
+	}
+	if at, ok := r.deadline(); ok && at.Before(until) {
+		until = at
+	}
+	return until
+}
+
 // deliverRecords buffers records that are due.
 func (r *Reader) deliverRecords(ctx context.Context) error {
 	if len(r.backlog.ahead) == 0 {
@@ -239,11 +250,7 @@ func (r *Reader) receive(ctx context.Context) error {
 		r.hold(e)
 		return nil
 	}
-	until := r.checkAt
-	if at, ok := r.deadline(); ok && at.Before(until) {
-		until = at
-	}
-	e, err := r.tail.sub.Next(r.wait.until(ctx, until))
+	e, err := r.tail.sub.Next(r.wait.until(ctx, r.wakeBefore(r.checkAt)))
 	switch {
 	case err == nil:
 		r.tail.retry.failures = 0

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 )
 
@@ -28,7 +27,7 @@ func (r *Reader) begin(ctx context.Context, head int64) error {
 	}
 	r.checkAt = time.Now().Add(r.cfg.HeartbeatInterval)
 	r.resume()
-	return r.subscribe(ctx, head)
+	return r.connect(ctx, head)
 }
 
 // resume makes the log continue from the reader's position.
@@ -54,7 +53,8 @@ func (r *Reader) beginNow(ctx context.Context) error {
 	}
 	sub, err := r.cfg.Stream.Subscribe(ctx, r.key, stream.From{Now: true})
 	if err != nil {
-		return err
+		r.start = r.at.cursor()
+		return r.detached(ctx, head, err)
 	}
 	r.tail.sub, r.tail.head, r.tail.phase = sub, head, following
 	r.at.offset = sub.Start().Last
@@ -112,6 +112,35 @@ func gapEvent(detail string) event.AgentEvent {
 	return event.AgentEvent{Type: event.EventGap, Detail: detail}
 }
 
+// connect subscribes, or goes on without the live log.
+func (r *Reader) connect(ctx context.Context, head int64) error {
+	if err := r.subscribe(ctx, head); err != nil {
+		return r.detached(ctx, head, err)
+	}
+	r.cfg.outage.Up()
+	return nil
+}
+
+// detached goes on without the live log, to which it could not subscribe: records up to the head of the store come without their
+// announcement, and a finite reader ends with them.
+func (r *Reader) detached(ctx context.Context, head int64, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err()
+	case errors.Is(err, stream.ErrClosed):
+		return fmt.Errorf("reading the feed of %s: %w", r.key, err)
+	}
+	r.lose(err)
+	switch {
+	case r.end.finite:
+		r.want(head, true)
+		r.end.seq = 0
+	case head > r.at.seq && r.grace.seq == 0:
+		r.await(head, 0, time.Now())
+	}
+	return nil
+}
+
 // lose drops a broken subscription.
 func (r *Reader) lose(err error) {
 	if errors.Is(err, stream.ErrLagged) {
@@ -126,30 +155,14 @@ func (r *Reader) lose(err error) {
 // reopen subscribes again, now or when the backoff allows it.
 func (r *Reader) reopen(ctx context.Context, now time.Time) error {
 	if until := r.tail.retry.until; now.Before(until) {
-		if r.checkAt.Before(until) {
-			until = r.checkAt
-		}
-		return Sleep(ctx, until.Sub(now))
+		return Sleep(ctx, r.wakeBefore(until).Sub(now))
 	}
 	head, err := r.storeHead(ctx)
-	if err == nil {
-		err = r.subscribe(ctx, head)
-	}
-	switch {
-	case err == nil:
-		r.cfg.outage.Up()
-		return nil
-	case errors.Is(err, store.ErrUnavailable):
+	if err != nil { // the next check says so
 		r.tail.retry.failed(time.Now())
-		return nil
-	case ctx.Err() != nil:
 		return ctx.Err()
-	case errors.Is(err, stream.ErrClosed):
-		return fmt.Errorf("reading the feed of %s: %w", r.key, err)
 	}
-	r.cfg.outage.Down(err)
-	r.tail.retry.failed(time.Now())
-	return nil
+	return r.connect(ctx, head)
 }
 
 // StoreRetry is the interval at which a reader asks an unavailable store again.

@@ -315,6 +315,26 @@ func (l *Library) current(ctx context.Context, namespace string, r store.Knowled
 	return doc, err
 }
 
+// lookAgain is how long a document is read before it is looked at whether somebody still wants it.
+const lookAgain = time.Second
+
+// cancelSuperseded cancels the reading of a revision that was deleted or replaced, so that others do not wait for it.
+func (l *Library) cancelSuperseded(ctx context.Context, cancel context.CancelCauseFunc, namespace string, r store.KnowledgeRevision) {
+	every := time.NewTicker(lookAgain)
+	defer every.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-every.C:
+			if _, err := l.current(ctx, namespace, r); errors.Is(err, store.ErrSuperseded) {
+				cancel(err)
+				return
+			}
+		}
+	}
+}
+
 // Split reads the content of a revision and stores its chunks.
 func (l *Library) Split(ctx context.Context, namespace string, r store.KnowledgeRevision) (signals.ParsedDocument, error) {
 	content, err := l.cfg.Store.KnowledgeContent(ctx, namespace, r)
@@ -324,10 +344,17 @@ func (l *Library) Split(ctx context.Context, namespace string, r store.Knowledge
 	if err != nil {
 		return signals.ParsedDocument{}, err
 	}
-	text, err := document.Read(ctx, document.File{Name: content.Name, MediaType: content.MediaType, Content: content.Bytes}, document.Limits{})
+	reading, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	go l.cancelSuperseded(reading, cancel, namespace, r)
+	text, err := document.Read(reading, document.File{Name: content.Name, MediaType: content.MediaType, Content: content.Bytes}, document.Limits{})
+	if errors.Is(context.Cause(reading), store.ErrSuperseded) {
+		err = store.ErrSuperseded
+	}
 	if err != nil {
 		return signals.ParsedDocument{}, permanent(err)
 	}
+	cancel(nil)
 	for i, b := range text.Blocks {
 		text.Blocks[i].Text = l.cfg.Redact.Text(b.Text)
 	}

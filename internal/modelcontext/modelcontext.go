@@ -27,13 +27,13 @@ func Describe(agentName string, req llm.Request, newest []*store.Message, at eve
 	conversation := req.Messages[instructions:]
 	req.Messages = req.Messages[:instructions]
 	// The same content has the same id, so it is stored once.
-	at.Prompt, at.Digest, at.Parts = recordid.Prompt(digest(req)), digest(conversation), parts(seen(agentName, newest), conversation)
+	at.Prompt, at.Digest, at.Parts = recordid.Prompt(digest(req)), digestOf(conversation), parts(seen(agentName, newest), conversation)
 	return &at, req
 }
 
 // Window is what at selects of a thread.
 func Window(at event.ModelContext) store.Window {
-	return store.Window{Head: at.Head, Limit: at.Limit, EventID: at.Turn, Also: at.Question}
+	return store.Window{Head: at.Head, Limit: at.Limit, EventID: at.Turn, Also: at.Question, Bytes: at.Bytes}
 }
 
 // parts refers to shown where the conversation repeats it.
@@ -85,7 +85,7 @@ func Reproduce(ctx context.Context, s store.Reader, key store.Key, call event.LL
 		return req, false, fmt.Errorf("record %s: %w", recordid.LLMCall(call.MessageID), err)
 	}
 	req.Messages = append(req.Messages, conversation...)
-	return req, digest(conversation) == at.Digest, nil
+	return req, digestOf(conversation) == at.Digest, nil
 }
 
 // join is the inverse of parts.
@@ -156,4 +156,18 @@ func form(v any) json.RawMessage {
 func digest(v any) string {
 	sum := sha256.Sum256(form(v))
 	return hex.EncodeToString(sum[:])
+}
+
+// digestOf returns the digest of a conversation, without its JSON form in memory.
+func digestOf(conversation []llm.Message) string {
+	sum := sha256.New()
+	for i := range conversation {
+		sum.Write([]byte{"[,"[min(i, 1)]})
+		sum.Write(form(conversation[i]))
+	}
+	if len(conversation) == 0 {
+		sum.Write([]byte{'['})
+	}
+	sum.Write([]byte{']'})
+	return hex.EncodeToString(sum.Sum(nil))
 }

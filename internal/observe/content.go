@@ -85,7 +85,7 @@ func (o *Observer) input(req llm.Request) attribute.KeyValue {
 
 // output returns the message of a response.
 func (o *Observer) output(res llm.Response, err error) attribute.KeyValue {
-	m := message{Role: event.RoleAssistant, Parts: o.parts(res.Thought, res.Content, res.ToolCalls), FinishReason: res.FinishReason}
+	m := message{Role: event.RoleAssistant, Parts: o.parts(res.Thought, res.Content, res.ToolCalls), FinishReason: o.text(res.FinishReason, maxName)}
 	switch {
 	case err != nil:
 		m.FinishReason = finishError

@@ -93,9 +93,9 @@ func (m *observedModel) Generate(ctx context.Context, req llm.Request, onDelta f
 		o.fail(span, class, err)
 	}
 	o.meters.inferenceDuration.Record(ctx, time.Since(began).Seconds(), set, failed)
-	o.usage(ctx, res.Usage, set)
+	o.usage(ctx, res.Bounded().Usage, set)
 	if span.IsRecording() {
-		span.SetAttributes(usageAttributes(res)...)
+		span.SetAttributes(o.usageAttributes(res)...)
 		if o.cfg.Content {
 			span.SetAttributes(o.output(res, err))
 		}
@@ -119,16 +119,17 @@ func (o *Observer) usage(ctx context.Context, u event.Usage, set metric.Measurem
 	}
 }
 
-func usageAttributes(res llm.Response) []attribute.KeyValue {
+func (o *Observer) usageAttributes(res llm.Response) []attribute.KeyValue {
+	u := res.Bounded().Usage
 	list := []attribute.KeyValue{
-		attribute.Int(AttrInputTokens, res.Usage.InputTokens), attribute.Int(AttrOutputTokens, res.Usage.OutputTokens),
-		attribute.Int(AttrCacheRead, res.Usage.CachedTokens), attribute.Int(AttrReasoning, res.Usage.ReasoningTokens),
+		attribute.Int(AttrInputTokens, u.InputTokens), attribute.Int(AttrOutputTokens, u.OutputTokens),
+		attribute.Int(AttrCacheRead, u.CachedTokens), attribute.Int(AttrReasoning, u.ReasoningTokens),
 	}
 	if res.Model != "" {
-		list = append(list, attribute.String(AttrResponseModel, res.Model))
+		list = append(list, attribute.String(AttrResponseModel, o.text(res.Model, maxName)))
 	}
 	if res.FinishReason != "" {
-		list = append(list, attribute.StringSlice(AttrFinishReasons, []string{res.FinishReason}))
+		list = append(list, attribute.StringSlice(AttrFinishReasons, []string{o.text(res.FinishReason, maxName)}))
 	}
 	return list
 }

@@ -390,4 +390,10 @@ func TestNamesAreRedacted(t *testing.T) {
 	}}).Value.AsString()
 	require.NotContains(t, got, secret)
 	require.Equal(t, 4, strings.Count(got, "[email]"))
+	res := llm.Response{Model: secret, FinishReason: secret + strings.Repeat("x", 10*maxName), Usage: event.Usage{InputTokens: -1}}
+	said := fmt.Sprint((&Observer{redact: r}).output(res, nil), (&Observer{redact: r}).usageAttributes(res))
+	require.NotContains(t, said, secret)
+	require.NotContains(t, said, "-1")
+	require.Equal(t, 3, strings.Count(said, "[email]"))
+	require.Less(t, len(said), 4*maxName)
 }

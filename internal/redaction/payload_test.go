@@ -20,7 +20,7 @@ const card = "4111111111111111"
 
 // kept are the fields that have ids, types and names.
 var kept = regexp.MustCompile(`^(first|(posts|decisions|results|inputs|tasks|interrupts|subAgents)\[\]|message|event)?\.?(id|known\[\]|type|threadId|toolCallId|taskId|eventId|traceId|traceparent|parentEventId|by|agent|toolName|digest|workingDirectory|` +
-	`agents\[\]|addAgents\[\]|removeAgents\[\]|tools\[\]|onBusy|onWaiting|action|status|decision|scope|cron\[\]|timezone|missed|senderId|senderType|isEnv|` +
+	`agents\[\]|addAgents\[\]|removeAgents\[\]|onBusy|onWaiting|action|status|decision|scope|cron\[\]|timezone|missed|senderId|senderType|isEnv|` +
 	`answers\.x\.action|metadata\.(trigger_session_id|trigger_agent_id|trigger_agent_name|env_name|source)|toolCalls\[\]\.id|toolCalls\[\]\.function\.name|` +
 	`payload\.(threadId|senderId))$`)
 

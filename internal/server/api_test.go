@@ -1,10 +1,12 @@
 package server_test
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +20,7 @@ import (
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/stream"
 )
 
 type object = map[string]any
@@ -401,8 +404,58 @@ func TestHealth(t *testing.T) {
 	ready = w.call("GET", "/readyz", nil)
 	assert.Equal(t, http.StatusServiceUnavailable, ready.status)
 	assert.Equal(t, object{"store": "ok", "stream": "ok", "temporal": "unavailable", "worker": "ok"}, ready.body["components"])
-	require.NoError(t, w.stream.Close())
-	assert.Equal(t, "unavailable", w.call("GET", "/readyz", nil).body["components"].(object)["stream"])
+}
+
+// awayStream is a live stream that cannot be reached.
+type awayStream struct{ stream.Stream }
+
+func (awayStream) Ping(context.Context) error { return stream.ErrUnavailable }
+
+func (awayStream) Subscribe(context.Context, stream.Key, stream.From) (stream.Subscription, error) {
+	return nil, stream.ErrUnavailable
+}
+
+// TestReadiness: a process is ready as long as it can do its work, as the table in docs/operations.md says.
+func TestReadiness(t *testing.T) {
+	text, err := os.ReadFile("../../docs/operations.md")
+	require.NoError(t, err)
+	_, table, _ := strings.Cut(string(text), "\n| without |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	said := map[string]string{}
+	for _, row := range strings.Split(table, "\n")[2:] {
+		cells := strings.Split(row, " | ")
+		said[strings.TrimPrefix(cells[0], "| ")] = cells[1]
+	}
+	found := map[string]string{}
+	for without, change := range map[string]func(*server.Config){
+		"the store":       func(c *server.Config) { c.Store = brokenStore{c.Store, errors.New("refused")} },
+		"the live stream": func(c *server.Config) { c.Stream = awayStream{c.Stream} },
+		"Temporal": func(c *server.Config) {
+			c.Ready = func(context.Context) map[string]error { return map[string]error{"temporal": errors.New("refused")} }
+		},
+		"a worker": func(*server.Config) {},
+	} {
+		w := newWorld(t, change)
+		w.threads.idle = without == "a worker"
+		ready := w.call("GET", "/readyz", nil)
+		found[without] = fmt.Sprintf("%d `%s`", ready.status, ready.body["status"])
+	}
+	assert.Equal(t, said, found)
+}
+
+// TestAPIWithoutStream: posts are taken, and what is stored is read.
+func TestAPIWithoutStream(t *testing.T) {
+	w := newWorld(t, func(c *server.Config) { c.Stream = awayStream{c.Stream} })
+	w.open("t1")
+	w.put("t1", replied("m1", "before"))
+	assert.Equal(t, "unavailable: turns go on, and viewers get what is stored, without tokens", w.call("GET", "/readyz", nil).body["components"].(object)["stream"])
+	assert.Equal(t, http.StatusAccepted, w.call("POST", "/v1/threads/t1/messages", object{"content": "hello"}).status)
+	for _, view := range []string{"agent", "base", "env", "world"} {
+		read := w.call("GET", "/v1/threads/t1/events?view="+view, nil, "Accept", "application/json")
+		assert.Equal(t, http.StatusOK, read.status, view)
+		assert.Contains(t, read.text, "before", view)
+		await(t, bufio.NewReader(w.viewer("/v1/threads/t1/events?view="+view).Body), "before")
+	}
 }
 
 // brokenStore is a store whose Ping fails.

@@ -22,7 +22,7 @@ type healthOutput struct {
 
 // health contains the status of each component.
 type health struct {
-	Status     string            `json:"status" enum:"ok,degraded,unavailable" doc:"unavailable if a component is. degraded: requests are accepted, but no worker runs the threads"`
+	Status     string            `json:"status" enum:"ok,degraded,unavailable" doc:"unavailable: without a component, the process cannot do its work. degraded: it does, but no worker runs the threads, or viewers get no tokens"`
 	Components map[string]string `json:"components,omitempty" doc:"ok, or what is wrong"`
 }
 
@@ -30,6 +30,9 @@ const (
 	up       = "ok"
 	degraded = "degraded"
 	down     = "unavailable"
+
+	// tokenless is the state of the live stream if it does not answer: no role needs it.
+	tokenless = down + ": turns go on, and viewers get what is stored, without tokens"
 
 	readyWithin = 2 * time.Second
 )
@@ -54,8 +57,9 @@ func (h *healthHandlers) registerHealth() {
 	})
 	register(h.core, public, huma.Operation{
 		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: tags,
-		Summary: "Store, stream and Temporal answer, and a worker runs the threads",
-		Description: "503 with the same body when a component does not answer. Without a worker, or with workers of another program on the task queue, the status is degraded, with 200: posts are kept until there is one. " +
+		Summary: "The process does its work: store and Temporal answer",
+		Description: "503 with the same body when one of them does not. Without a worker, or with workers of another program on the task queue, the status is degraded, with 200: posts are kept until there is one. " +
+			"So it is without the live stream, which no role needs. " +
 			"Components are listed for principals with the role read.",
 		Errors: []int{http.StatusMisdirectedRequest},
 	}, h.readyz)
@@ -72,6 +76,16 @@ func (h *healthHandlers) noteComponent(name string, err error) {
 		log.(*outage.Log).Down(err)
 	} else {
 		log.(*outage.Log).Up()
+	}
+}
+
+// lower lowers the status to degraded or down.
+func (o *healthOutput) lower(status string) {
+	switch {
+	case status == down:
+		o.Status, o.Body.Status = http.StatusServiceUnavailable, down
+	case o.Body.Status == up:
+		o.Body.Status = status
 	}
 }
 
@@ -96,8 +110,14 @@ func (h *healthHandlers) readyz(ctx context.Context, _ *struct{}) (*healthOutput
 		for name, err := range <-answers {
 			out.Body.Components[name] = up
 			h.noteComponent(name, err)
-			if err != nil {
-				out.Status, out.Body.Status, out.Body.Components[name] = http.StatusServiceUnavailable, down, down
+			switch {
+			case err == nil:
+			case name == "stream":
+				out.lower(degraded)
+				out.Body.Components[name] = tokenless
+			default:
+				out.lower(down)
+				out.Body.Components[name] = down
 				if reason := store.ReasonOf(err); reason != "" {
 					out.Body.Components[name] = down + ": " + string(reason)
 				}
@@ -109,8 +129,8 @@ func (h *healthHandlers) readyz(ctx context.Context, _ *struct{}) (*healthOutput
 		if found.Problem != "" {
 			out.Body.Components["taskQueue"] = found.Problem
 		}
-		if (!found.Polled || found.Problem != "") && out.Body.Status == up {
-			out.Body.Status = degraded
+		if !found.Polled || found.Problem != "" {
+			out.lower(degraded)
 		}
 	}
 	if unknown != nil {

@@ -78,7 +78,9 @@ func (h *presenceHandlers) see(ctx context.Context, in *presenceInput) (*output[
 	case errors.Is(err, presence.ErrFull):
 		return nil, later(http.StatusServiceUnavailable, "30", "too many windows look at threads of this process, or at this one; retry")
 	case err != nil && ctx.Err() == nil && !errors.Is(err, stream.ErrClosed):
-		h.logger.Warn("telling who looks at a thread failed", "thread", in.ID, "error", err)
+		if !errors.Is(err, stream.ErrUnavailable) {
+			h.logger.Warn("telling who looks at a thread failed", "thread", in.ID, "error", err)
+		}
 		return nil, later(http.StatusServiceUnavailable, "5", "the live stream cannot be reached, or does not answer in time")
 	}
 	return out, h.problem(ctx, in.ID, err)

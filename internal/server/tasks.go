@@ -306,6 +306,8 @@ func (h *taskHandlers) reportProgress(ctx context.Context, in *progressInput) (*
 	case errors.Is(err, stream.ErrClosed), ctx.Err() != nil:
 		return nil, h.problem(ctx, threadID, err)
 	}
-	h.logger.Warn("progress of a task did not reach the live stream", "thread", threadID, "task", in.ID, "error", err)
+	if !errors.Is(err, stream.ErrUnavailable) {
+		h.logger.Warn("progress of a task did not reach the live stream", "thread", threadID, "task", in.ID, "error", err)
+	}
 	return nil, huma.Error503ServiceUnavailable("the live stream did not take it; send it again")
 }

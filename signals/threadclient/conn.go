@@ -55,6 +55,7 @@ func (c *conn) startOptions(threadID string, start signals.Start, policy enumspb
 		// By default, Temporal returns the existing workflow without an error.
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		StaticSummary:                            staticSummary(threadID, start.Title),
+		Priority:                                 temporal.Priority{FairnessKey: signals.FairnessKey(c.namespace)},
 		Memo:                                     memo(start.Title, start.Agents),
 		TypedSearchAttributes:                    temporal.NewSearchAttributes(searchattr.Open(c.namespace, start.Agents)...),
 	}

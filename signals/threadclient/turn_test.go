@@ -119,6 +119,7 @@ func TestStartTurnOrOpen(t *testing.T) {
 		turn, err := c.StartTurnOrOpen(ctx, "t1", signals.Start{Agents: []string{"bot"}, First: &signals.Post{}}, hello)
 		require.NoError(t, err)
 		require.Equal(t, "thread/acme/t1", opts.ID)
+		require.Equal(t, "acme", opts.Priority.FairnessKey, "namespaces take turns")
 		require.Equal(t, enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING, opts.WorkflowIDConflictPolicy)
 		require.Equal(t, signals.Start{Agents: []string{"bot"}}, *start)
 		out, err := turn.Result(ctx)

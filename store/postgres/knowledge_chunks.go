@@ -54,7 +54,7 @@ func (s *Store) AddContexts(ctx context.Context, namespace string, r store.Knowl
 	if err == nil {
 		indexes, texts, words := make([]int, len(contexts)), make([]string, len(contexts)), make([]string, len(contexts))
 		for i, c := range contexts {
-			indexes[i], texts[i], words[i] = c.Index, c.Context, plainWords(c.Context)
+			indexes[i], texts[i], words[i] = c.Index, c.Context, store.TextWords(c.Context)
 		}
 		err = s.changeChunks(ctx, namespace, r, addContexts, []any{namespace, r.Document, r.Number, indexes, texts, words})
 	}
@@ -93,7 +93,7 @@ func chunkArgs(namespace string, r store.KnowledgeRevision, chunks []store.Knowl
 	for i, c := range chunks {
 		indexes[i], overlaps[i], pages[i], tokens[i] = c.Index, c.Overlap, c.Page, c.Tokens
 		texts[i], paths[i], contexts[i] = c.Text, jsonList(c.Path), c.Context
-		words[i] = plainWords(strings.Join(c.Path, " ") + " " + c.Context + " " + c.Text)
+		words[i] = store.TextWords(strings.Join(c.Path, " ") + " " + c.Context + " " + c.Text)
 	}
 	return []any{namespace, r.Document, r.Number, indexes, texts, overlaps, paths, pages, tokens, contexts, words}
 }

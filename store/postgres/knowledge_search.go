@@ -49,7 +49,7 @@ const (
 // Chunks that have the rarest words are candidates, and their scores are exact. Words that are too common to
 // add candidates only count.
 func (s *Store) SearchText(ctx context.Context, namespace, query string, in store.KnowledgeScope) (found []store.KnowledgeHit, err error) {
-	words := plainWords(query[:min(len(query), maxQuery)])
+	words := store.QueryWords(query[:min(len(query), maxQuery)])
 	if !store.Storable(namespace) {
 		return nil, nil
 	}

@@ -3,11 +3,8 @@ package postgres
 import (
 	"context"
 	"slices"
-	"strings"
-	"unicode"
 
 	"github.com/jackc/pgx/v5"
-	"golang.org/x/text/unicode/norm"
 
 	"github.com/threadmill/threadmill/store"
 )
@@ -84,18 +81,4 @@ func (c wordsChange) apply(ctx context.Context, tx pgx.Tx, namespace string) err
 	}
 	_, err := tx.Exec(ctx, forgetWords, namespace, c.words)
 	return err
-}
-
-// plainWords returns the words of a text in lower case and without accents, separated by spaces: PostgreSQL's parser would
-// otherwise find paths, addresses, signs and tags, and no words in them. Marks of other scripts are vowels, so they stay.
-func plainWords(text string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case r >= '\u0300' && r <= '\u036f':
-			return -1
-		case unicode.IsLetter(r), unicode.IsNumber(r), unicode.IsMark(r):
-			return unicode.ToLower(r)
-		}
-		return ' '
-	}, norm.NFD.String(text))
 }

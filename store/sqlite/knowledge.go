@@ -406,7 +406,7 @@ func (l *learning) addChunks(ctx context.Context, collection string, chunks []st
 			continue
 		}
 		if err == nil {
-			_, err = addText.ExecContext(ctx, id, collectionToken(collection), c.Text, strings.Join(c.Path, "\n"), c.Context)
+			_, err = addText.ExecContext(ctx, id, collectionToken(collection), store.TextWords(c.Text), store.TextWords(strings.Join(c.Path, "\n")), store.TextWords(c.Context))
 		}
 		if err != nil {
 			return fmt.Errorf("chunk %d: %w", c.Index, err)
@@ -441,7 +441,7 @@ func (l *learning) addContexts(ctx context.Context, d store.KnowledgeDocument, c
 			err = json.Unmarshal(raw, &path)
 		}
 		if err == nil {
-			_, err = replaceText.ExecContext(ctx, id, collection, words, strings.Join(path, "\n"), c.Context)
+			_, err = replaceText.ExecContext(ctx, id, collection, store.TextWords(words), store.TextWords(strings.Join(path, "\n")), store.TextWords(c.Context))
 		}
 		if err != nil {
 			return fmt.Errorf("chunk %d: %w", c.Index, err)

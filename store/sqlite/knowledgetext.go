@@ -173,8 +173,7 @@ func queryWords(query string) []string {
 	}
 	var words, function []string
 	known := map[string]bool{}
-	for word := range strings.FieldsFuncSeq(strings.ToValidUTF8(query, " "), betweenWords) {
-		word = strings.ToLower(word)
+	for word := range strings.FieldsSeq(store.QueryWords(strings.ToValidUTF8(query, " "))) {
 		if known[word] || !strings.ContainsFunc(word, func(r rune) bool { return !unicode.IsMark(r) }) {
 			continue
 		}
@@ -189,10 +188,6 @@ func queryWords(query string) []string {
 		return function
 	}
 	return words
-}
-
-func betweenWords(r rune) bool {
-	return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r)
 }
 
 // collectionToken is one word of digits, which neither case nor stemming changes.

@@ -41,6 +41,7 @@ var knowledge = []suiteTest{
 	{"knowledge that cannot be stored is refused", ofKnowledge(testKnowledgeRefused)},
 
 	{"text search finds forms of words, whatever their case and accents", ofKnowledge(testSearchTextForms)},
+	{"text search finds texts without spaces between words, in any form", ofKnowledge(testSearchTextScripts)},
 	{"text search finds headings and context", ofKnowledge(testSearchTextFields)},
 	{"text search has no operators", ofKnowledge(testSearchTextOperators)},
 	{"text search bears every query", ofKnowledge(testSearchTextHostile)},

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/text/unicode/norm"
 
 	"github.com/threadmill/threadmill/store"
 )
@@ -26,6 +27,24 @@ func testSearchTextForms(t *testing.T, k store.Knowledge) {
 		require.Empty(t, finds(t, k, ns, query), "%q", query)
 	}
 	require.Len(t, finds(t, k, ns, "cables résumé"), 2, "one of the words is enough")
+}
+
+// Texts without spaces between words, in other forms than those of their queries.
+func testSearchTextScripts(t *testing.T, k store.Knowledge) {
+	texts := []string{
+		"退款需要三十天。", "付款方式是银行转账。", "返金には三十日かかります。", "支払いはカード（ＶＩＳＡ）で行います。",
+		"การคืนเงินใช้เวลาสามสิบวัน", "การชำระเงินทำด้วยบัตร", "환불에는 삼십 일이 걸립니다", "결제는 카드로 합니다", norm.NFD.String("서울특별시 주소"), "茶",
+	}
+	learn(t, k, ns, source("a.md"), texts...)
+	for query, want := range map[string]string{
+		"退款要多久？": texts[0], "银行转账": texts[1], "返金は何日ですか": texts[2], "ｶｰﾄﾞ visa": texts[3], "คืนเงิน": texts[4],
+		"บัตร": texts[5], "환불": texts[6], "카드 결제": texts[7], "서울": texts[8], "茶": texts[9],
+	} {
+		found := finds(t, k, ns, query)
+		require.NotEmpty(t, found, "%q", query)
+		require.Equal(t, want, found[0], "%q", query)
+	}
+	require.Empty(t, finds(t, k, ns, "火车"), "no neighbours in common")
 }
 
 func testSearchTextFields(t *testing.T, k store.Knowledge) {

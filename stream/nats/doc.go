@@ -16,16 +16,20 @@
 //
 // # Publishing
 //
-// Pieces (thought, stream, tool_progress, reset) are published without waiting, in order. With 4,096
-// unacknowledged pieces the publisher slows down. When an acknowledgement fails or does not arrive,
-// entries may be lost: the next piece of this process for the thread is not published, and returns
-// [stream.ErrLost]. The publisher can then reset its message and send all of it. Core NATS would be
-// cheaper but hide losses; waiting for each acknowledgement costs a round trip per token.
+// Entries are published without waiting, in order. With 4,096 unacknowledged entries the publisher
+// slows down. When an acknowledgement fails or does not arrive, pieces (thought, stream,
+// tool_progress, reset) may be lost: the next piece of this process for the thread is not published,
+// and returns [stream.ErrLost]. The publisher can then reset its message and send all of it. Core
+// NATS would be cheaper but hide losses; waiting for each acknowledgement costs a round trip per
+// token. The announcement of stored records is published again, so it may be delivered twice.
 //
-// The announcement of stored records waits for its acknowledgement and is repeated for up to five
-// seconds while NATS is unavailable, so it may be delivered twice.
+// # While NATS is away
 //
-// Nothing is buffered while the connection is down: publishing a piece fails at once.
+// A circuit opens as soon as the connection is lost, an entry is not acknowledged or a request is
+// not answered: from then on all calls fail at once with [stream.ErrUnavailable], and nothing is
+// buffered but the newest announcement of each thread. The process asks NATS in the background until
+// it answers, creates the stream if it is gone, closes the circuit and announces what it owes. A
+// NATS that hangs, but keeps its connections, costs a step that begins then two seconds, once.
 //
 // # Subscribing
 //

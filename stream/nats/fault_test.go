@@ -71,12 +71,22 @@ func number(e stream.Entry) string { return strings.TrimRight(e.Event.Content, "
 func big(i int) string { return strconv.Itoa(i) + strings.Repeat("x", 400<<10) }
 
 // flood replaces the content of the smallest log by entries of a thread.
-func flood(t *testing.T, s stream.Stream, key stream.Key, from, to int) {
+func flood(t *testing.T, s *nats.Stream, key stream.Key, from, to int) {
 	t.Helper()
 	for i := from; i <= to; i++ {
 		publish(t, s, key, big(i))
 	}
-	require.NoError(t, s.Publish(waiting(t), key, stream.Entry{Stored: 1})) // acknowledged, hence all before it
+	require.NoError(t, s.Publish(waiting(t), key, stream.Entry{Stored: 1}))
+	acknowledged(t, s)
+}
+
+func acknowledged(t *testing.T, s *nats.Stream) {
+	t.Helper()
+	select {
+	case <-s.Acknowledged():
+	case <-waiting(t).Done():
+		require.FailNow(t, "NATS does not acknowledge")
+	}
 }
 
 func small(t *testing.T) nats.Config {
@@ -228,25 +238,66 @@ func TestServerRestart(t *testing.T) {
 		_, err := sub.Next(ctx)
 		return err != nil && ctx.Err() == nil
 	}, testenv.Patience, time.Millisecond, "the subscription breaks")
-	require.Eventually(t, func() bool {
-		return s.Publish(t.Context(), key, streamtest.Piece("nowhere")) != nil
-	}, testenv.Patience, time.Millisecond, "publishing fails at once")
-	require.Error(t, s.Notify(waiting(t), key, stream.Notice{}))
+	requireAway(t, s)
+	sent := s.Sent()
+	requireAway(t, s)
+	late := make(chan stream.Notice, 100)
+	stopLate, err := s.Listen(t.Context(), key, func(n stream.Notice) { late <- n })
+	require.NoError(t, err, "a step begins")
+	defer stopLate()
+	require.Equal(t, sent, s.Sent(), "nothing is tried, so that nothing can wait")
 	addr := srv.start()
-	require.Error(t, s.Publish(t.Context(), key, streamtest.Piece("nowhere")), "the server is back, but not the connection to it")
-	stored := make(chan error)
-	go func() { stored <- s.Publish(waiting(t), key, stream.Entry{Stored: 9}) }()
+	require.ErrorIs(t, s.Publish(t.Context(), key, stream.Entry{Stored: 9}), stream.ErrUnavailable, "the server is back, but not the connection to it")
 	srv.open(addr)
-	require.NoError(t, <-stored, "the word of stored records waits for the connection")
 	require.Eventually(t, func() bool { return s.Ping(t.Context()) == nil }, testenv.Patience, 10*time.Millisecond)
 	again := subscribe(t, s, stream.From{Offset: old})
 	require.True(t, again.Start().Gap)
 	e := next(t, again)
-	require.EqualValues(t, 9, e.Stored)
+	require.EqualValues(t, 9, e.Stored, "the newest records are announced, once")
 	require.Greater(t, e.Offset, old+1)
+	require.ErrorIs(t, s.Publish(waiting(t), key, streamtest.Piece("refused")), stream.ErrLost, "the pieces meanwhile are lost")
+	publish(t, s, key, "on")
+	require.Equal(t, "on", next(t, again).Event.Content)
 	require.Eventually(t, func() bool {
-		return s.Notify(t.Context(), key, stream.Notice{Reason: "heard"}) == nil && len(notices) > 0
+		return s.Notify(t.Context(), key, stream.Notice{Reason: "heard"}) == nil && len(notices) > 0 && len(late) > 0
 	}, testenv.Patience, 10*time.Millisecond, "listening goes on")
+}
+
+// requireAway checks that all calls fail at once: any wait for an answer would be too long a hundred times.
+func requireAway(t *testing.T, s *nats.Stream) {
+	t.Helper()
+	ctx := waiting(t)
+	for range 100 {
+		require.ErrorIs(t, s.Publish(ctx, key, streamtest.Piece("nowhere")), stream.ErrUnavailable)
+		require.ErrorIs(t, s.Publish(ctx, key, stream.Entry{Stored: 8}), stream.ErrUnavailable)
+		require.ErrorIs(t, s.Notify(ctx, key, stream.Notice{}), stream.ErrUnavailable)
+		require.ErrorIs(t, s.Ping(ctx), stream.ErrUnavailable)
+		_, err := s.Subscribe(ctx, key, stream.From{})
+		require.ErrorIs(t, err, stream.ErrUnavailable)
+	}
+}
+
+// TestServerHangs: a server that keeps its connections, but does not answer, costs the step that begins then a short wait, and
+// nothing after that.
+func TestServerHangs(t *testing.T) {
+	srv := newServer(t)
+	s := open(t, nats.Config{URL: srv.url()})
+	publish(t, s, key, "1")
+	sub := subscribe(t, s, stream.From{})
+	require.Equal(t, "1", next(t, sub).Event.Content)
+	thaw := srv.freeze()
+	publish(t, s, key, "2")
+	require.NoError(t, s.Publish(t.Context(), key, stream.Entry{Stored: 3}), "nobody can have acknowledged it")
+	stop, err := s.Listen(t.Context(), key, func(stream.Notice) {})
+	require.NoError(t, err)
+	defer stop()
+	requireAway(t, s)
+	thaw()
+	require.Eventually(t, func() bool { return s.Ping(t.Context()) == nil }, testenv.Patience, 10*time.Millisecond)
+	require.Equal(t, "2", next(t, sub).Event.Content)
+	require.EqualValues(t, 3, next(t, sub).Stored)
+	require.EqualValues(t, 8, next(t, sub).Stored)
+	acknowledged(t, s)
 }
 
 func TestStreamThatIsGoneIsMadeAgain(t *testing.T) {
@@ -275,17 +326,14 @@ func TestPublisherHearsOfALoss(t *testing.T) {
 	publish(t, s, key, "lost")
 	require.Eventually(t, func() bool { return s.Losses() > 0 }, testenv.Patience, time.Millisecond)
 
-	require.NoError(t, s.Publish(waiting(t), key, stream.Entry{Stored: 3}), "makes the stream again")
+	require.Eventually(t, func() bool { return s.Ping(t.Context()) == nil }, testenv.Patience, time.Millisecond, "makes the stream again")
+	require.NoError(t, s.Publish(waiting(t), key, stream.Entry{Stored: 3}))
 	publish(t, s, other, "not concerned")
 	require.ErrorIs(t, s.Publish(waiting(t), key, streamtest.Piece("refused")), stream.ErrLost)
 	publish(t, s, key, "on")
 	sub := subscribe(t, s, stream.From{})
-	e := next(t, sub)
-	require.EqualValues(t, 3, e.Stored)
-	for e.Event == nil { // the notice may be delivered twice
-		e = next(t, sub)
-	}
-	require.Equal(t, "on", e.Event.Content)
+	require.EqualValues(t, 3, next(t, sub).Stored)
+	require.Equal(t, "on", next(t, sub).Event.Content)
 }
 
 func TestCloseForgetsTheConsumer(t *testing.T) {

@@ -1,6 +1,7 @@
 package nats
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,11 +26,14 @@ const (
 )
 
 const (
-	maxPending = 4096             // pieces that are not yet acknowledged
-	stallWait  = 2 * time.Second  // a publisher's longest wait for one of them
-	ackTimeout = 10 * time.Second // after which a piece counts as lost
+	maxPending = 4096             // entries that are not yet acknowledged
+	ackTimeout = 10 * time.Second // after which an entry counts as lost
 	requestMax = 5 * time.Second  // for a request whose context has no deadline
+	pingEvery  = 10 * time.Second // a connection without two answers in a row is lost
 	overhead   = 4 << 10          // subject and headers of a message
+
+	// stallWait is the longest wait of a step for a NATS that hangs. Then the circuit is open, and nothing waits.
+	stallWait = 2 * time.Second
 )
 
 // Config configures [Open]. The zero value connects to a server on this machine.
@@ -111,16 +115,16 @@ type Stream struct {
 	conn *natsgo.Conn
 	js   jetstream.JetStream
 
-	// stale means that the stream may be gone and must be created before the next publish.
-	stale    atomic.Bool
-	ensuring sync.Mutex
+	// away is the error of all calls while the circuit is open.
+	away atomic.Pointer[error]
 
 	done   chan struct{}
 	losses losses
 
 	mu     sync.Mutex
 	closed bool
-	lost   chan struct{} // closed when the connection is lost, then replaced
+	lost   chan struct{}    // closed when the connection is lost, then replaced
+	owed   map[string]int64 // the newest record that each subject's log could not announce
 }
 
 var _ stream.Stream = (*Stream)(nil)
@@ -150,10 +154,11 @@ func (s *Stream) connect() error {
 		natsgo.ReconnectWait(200*time.Millisecond),
 		natsgo.ReconnectJitter(100*time.Millisecond, 500*time.Millisecond),
 		natsgo.ReconnectBufSize(-1), // publishing fails at once rather than late
+		natsgo.IgnoreAuthErrorAbort(),
+		natsgo.PingInterval(pingEvery),
+		natsgo.FlusherTimeout(stallWait),
+		natsgo.ReconnectOnFlusherError(),
 		natsgo.DisconnectErrHandler(s.disconnected),
-		natsgo.ReconnectHandler(func(c *natsgo.Conn) {
-			s.cfg.Logger.Info("live stream: connected to NATS again", "server", c.ConnectedServerName())
-		}),
 		natsgo.ErrorHandler(func(_ *natsgo.Conn, _ *natsgo.Subscription, err error) {
 			s.cfg.Logger.Warn("live stream: NATS reports an error", "error", err)
 		}),
@@ -204,41 +209,18 @@ func (s *Stream) streamConfig() jetstream.StreamConfig {
 }
 
 func (s *Stream) disconnected(_ *natsgo.Conn, err error) {
-	s.stale.Store(true)
 	s.mu.Lock()
 	close(s.lost)
 	s.lost = make(chan struct{})
-	closed := s.closed
 	s.mu.Unlock()
-	if !closed {
-		s.cfg.Logger.Warn("live stream: connection to NATS lost", "error", err)
-	}
-}
-
-// ensure creates the stream if it may be gone.
-func (s *Stream) ensure(ctx context.Context) error {
-	if !s.stale.Load() {
-		return nil
-	}
-	s.ensuring.Lock()
-	defer s.ensuring.Unlock()
-	if !s.stale.Swap(false) {
-		return nil
-	}
-	_, err := s.js.CreateStream(ctx, s.streamConfig())
-	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
-		s.stale.Store(true)
-		return fmt.Errorf("creating JetStream stream %s: %w", s.cfg.Stream, err)
-	}
-	return nil
+	_ = s.trip(cmp.Or(err, natsgo.ErrDisconnected))
 }
 
 // info returns the state of the stream, and creates it if it is gone.
 func (s *Stream) info(ctx context.Context) (jetstream.Stream, *jetstream.StreamInfo, error) {
 	h, err := s.js.Stream(ctx, s.cfg.Stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		s.stale.Store(true)
-		if err = s.ensure(ctx); err == nil {
+		if _, err = s.js.CreateStream(ctx, s.streamConfig()); err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
 			h, err = s.js.Stream(ctx, s.cfg.Stream)
 		}
 	}
@@ -246,16 +228,6 @@ func (s *Stream) info(ctx context.Context) (jetstream.Stream, *jetstream.StreamI
 		return nil, nil, fmt.Errorf("state of JetStream stream %s: %w", s.cfg.Stream, err)
 	}
 	return h, h.CachedInfo(), nil
-}
-
-// usable fails when the stream is closed or ctx has ended.
-func (s *Stream) usable(ctx context.Context) error {
-	select {
-	case <-s.done:
-		return stream.ErrClosed
-	default:
-		return ctx.Err()
-	}
 }
 
 // connection returns the channel that is closed when the present connection is lost.
@@ -271,7 +243,7 @@ func (s *Stream) Ping(ctx context.Context) error {
 		return err
 	}
 	_, _, err := s.info(ctx)
-	return err
+	return s.failed(ctx, err)
 }
 
 // Close ends all subscriptions with [stream.ErrClosed], waits up to two seconds for pending

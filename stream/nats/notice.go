@@ -3,6 +3,7 @@ package nats
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	natsgo "github.com/nats-io/nats.go"
@@ -24,18 +25,20 @@ func (s *Stream) Notify(ctx context.Context, key stream.Key, n stream.Notice) er
 		err = s.flush(ctx)
 	}
 	if err != nil {
-		return s.named(fmt.Errorf("notify %s: %w", key, err))
+		return fmt.Errorf("notify %s: %w", key, s.failed(ctx, err))
 	}
 	return nil
 }
 
 // Listen calls fn for each notice until stop is called. A notice in progress may still arrive after
-// stop. Notices that are sent while the connection to NATS is lost do not arrive.
+// stop. Notices that are sent while the connection to NATS is lost do not arrive: a step that begins meanwhile listens from the
+// moment on that NATS is back.
 func (s *Stream) Listen(ctx context.Context, key stream.Key, fn func(stream.Notice)) (stop func(), err error) {
-	if err := s.usable(ctx); err != nil {
+	err = s.usable(ctx)
+	if err != nil && !errors.Is(err, stream.ErrUnavailable) {
 		return nil, err
 	}
-	sub, err := s.conn.Subscribe(s.noticeSubject(key), func(m *natsgo.Msg) {
+	sub, failed := s.conn.Subscribe(s.noticeSubject(key), func(m *natsgo.Msg) {
 		var n stream.Notice
 		if err := json.Unmarshal(m.Data, &n); err != nil {
 			s.cfg.Logger.Warn("live stream: notice is not JSON", "thread", key.ThreadID, "error", err)
@@ -43,20 +46,24 @@ func (s *Stream) Listen(ctx context.Context, key stream.Key, fn func(stream.Noti
 		}
 		fn(n)
 	})
-	if err != nil {
-		return nil, s.named(fmt.Errorf("listen to %s: %w", key, err))
+	if failed != nil {
+		return nil, fmt.Errorf("listen to %s: %w", key, s.failed(ctx, failed))
 	}
 	stop = func() { _ = sub.Unsubscribe() } // fails only if it is already gone
-	// Without the flush, a notice that another connection sends now could be missed.
-	if err := s.flush(ctx); err != nil {
+	if err == nil {
+		// Without the flush, a notice that another connection sends now could be missed.
+		err = s.failed(ctx, s.flush(ctx))
+	}
+	if err != nil && !errors.Is(err, stream.ErrUnavailable) {
 		stop()
-		return nil, s.named(fmt.Errorf("listen to %s: %w", key, err))
+		return nil, fmt.Errorf("listen to %s: %w", key, err)
 	}
 	return stop, nil
 }
 
+// flush waits until NATS has received everything before.
 func (s *Stream) flush(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, requestMax)
+	ctx, cancel := context.WithTimeout(ctx, stallWait)
 	defer cancel()
 	return s.conn.FlushWithContext(ctx)
 }

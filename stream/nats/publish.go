@@ -2,6 +2,7 @@ package nats
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
@@ -14,31 +15,46 @@ import (
 	"github.com/threadmill/threadmill/stream"
 )
 
-const (
-	storedAttempt = time.Second
-	storedPause   = 50 * time.Millisecond
-)
-
-// Publish appends an entry to the thread's log. The package documentation describes how it reports
-// losses.
+// Publish appends an entry to the thread's log. It waits for no answer: the package documentation describes how it reports losses.
 func (s *Stream) Publish(ctx context.Context, key stream.Key, e stream.Entry) error {
-	if err := s.usable(ctx); err != nil {
-		return err
+	subject := s.liveSubject(key)
+	err := s.usable(ctx)
+	switch {
+	case err == nil:
+		err = s.publish(subject, e)
+	case errors.Is(err, stream.ErrUnavailable):
+		s.missed(subject, e, err)
 	}
-	data, err := e.Encode()
 	if err != nil {
 		return fmt.Errorf("publish to %s: %w", key, err)
 	}
-	subject := s.liveSubject(key)
-	if e.Event == nil {
-		err = s.publishStored(ctx, subject, data)
-	} else {
-		err = s.publishPiece(ctx, subject, data)
-	}
-	if err != nil {
-		return s.named(fmt.Errorf("publish to %s: %w", key, err))
-	}
 	return nil
+}
+
+func (s *Stream) publish(subject string, e stream.Entry) error {
+	data, err := e.Encode()
+	if err != nil {
+		return err
+	}
+	if e.Event != nil {
+		if err := s.losses.take(subject); err != nil {
+			return fmt.Errorf("%w: %w", stream.ErrLost, err)
+		}
+	}
+	// A retry by the client would overtake later entries.
+	if _, err = s.js.PublishAsync(subject, data, jetstream.WithRetryAttempts(0), jetstream.WithStallWait(stallWait)); err != nil {
+		err = s.trip(err)
+		s.missed(subject, e, err)
+	}
+	return err
+}
+
+// publishFailed handles an entry that was not acknowledged. The client may hold its lock.
+func (s *Stream) publishFailed(_ jetstream.JetStream, m *natsgo.Msg, err error) {
+	var e stream.Entry
+	if json.Unmarshal(m.Data, &e) == nil {
+		s.missed(m.Subject, e, s.trip(err))
+	}
 }
 
 // Purge removes the entries of a thread's log.
@@ -59,87 +75,9 @@ func (s *Stream) Purge(ctx context.Context, key stream.Key) error {
 		err = h.Purge(ctx, jetstream.WithPurgeSubject(s.liveSubject(key)))
 	}
 	if err != nil {
-		return s.named(fmt.Errorf("purge %s: %w", key, err))
+		return fmt.Errorf("purge %s: %w", key, s.failed(ctx, err))
 	}
 	return nil
-}
-
-func (s *Stream) publishPiece(ctx context.Context, subject string, data []byte) error {
-	if err := s.losses.take(subject); err != nil {
-		return fmt.Errorf("%w: %w", stream.ErrLost, err)
-	}
-	if err := s.ensure(ctx); err != nil {
-		return err
-	}
-	// A retry by the client would overtake later entries.
-	_, err := s.js.PublishAsync(subject, data, jetstream.WithRetryAttempts(0), jetstream.WithStallWait(stallWait))
-	return err
-}
-
-// publishStored repeats until the entry is acknowledged.
-func (s *Stream) publishStored(ctx context.Context, subject string, data []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, requestMax)
-	defer cancel()
-	for {
-		err := s.publishOnce(ctx, subject, data)
-		if err == nil || !passing(err) {
-			return err
-		}
-		if errors.Is(err, jetstream.ErrNoStreamResponse) {
-			s.stale.Store(true)
-		}
-		select {
-		case <-time.After(storedPause):
-		case <-s.done:
-			return stream.ErrClosed
-		case <-ctx.Done():
-			return err
-		}
-	}
-}
-
-func (s *Stream) publishOnce(ctx context.Context, subject string, data []byte) error {
-	ctx, cancel := context.WithTimeout(ctx, storedAttempt)
-	defer cancel()
-	if err := s.ensure(ctx); err != nil {
-		return err
-	}
-	_, err := s.js.Publish(ctx, subject, data, jetstream.WithRetryAttempts(0))
-	return err
-}
-
-// passing reports whether err is temporary.
-func passing(err error) bool {
-	for _, target := range []error{
-		jetstream.ErrNoStreamResponse, jetstream.ErrJetStreamNotEnabled, natsgo.ErrNoResponders, natsgo.ErrReconnectBufExceeded,
-		natsgo.ErrDisconnected, natsgo.ErrConnectionReconnecting, natsgo.ErrTimeout, context.DeadlineExceeded,
-	} {
-		if errors.Is(err, target) {
-			return true
-		}
-	}
-	return false
-}
-
-// named translates errors of a closed or missing connection to those of package stream.
-func (s *Stream) named(err error) error {
-	switch {
-	case errors.Is(err, natsgo.ErrConnectionClosed):
-		return fmt.Errorf("%w: %w", stream.ErrClosed, err)
-	case errors.Is(err, natsgo.ErrReconnectBufExceeded):
-		return fmt.Errorf("NATS is not connected: %w", err)
-	}
-	return err
-}
-
-// publishFailed handles a piece that was not acknowledged.
-func (s *Stream) publishFailed(_ jetstream.JetStream, m *natsgo.Msg, err error) {
-	if errors.Is(err, jetstream.ErrNoStreamResponse) {
-		s.stale.Store(true)
-	}
-	if s.losses.add(m.Subject, err) {
-		s.cfg.Logger.Warn("live stream: entries may be lost", "subject", m.Subject, "error", err)
-	}
 }
 
 // losses contains the subjects whose publishers have not been told of a loss yet.
@@ -155,12 +93,11 @@ type loss struct {
 	at  time.Time
 }
 
-// add reports whether the loss is the first one that the publisher does not know of.
-func (l *losses) add(subject string, err error) bool {
+func (l *losses) add(subject string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, known := l.by[subject]; known {
-		return false
+		return
 	}
 	now := time.Now()
 	for other, old := range l.by {
@@ -173,7 +110,6 @@ func (l *losses) add(subject string, err error) bool {
 	}
 	l.by[subject] = loss{err: err, at: now}
 	l.count.Store(int64(len(l.by)))
-	return true
 }
 
 func (l *losses) take(subject string) error {

@@ -27,6 +27,8 @@ type server struct {
 	mu    sync.Mutex
 	addr  string // of the server; empty while it is down
 	conns []net.Conn
+
+	frozen chan struct{} // closed by thaw
 }
 
 func newServer(t *testing.T) *server {
@@ -96,6 +98,33 @@ func (s *server) kill() {
 	s.conns = nil
 }
 
+// freeze forwards nothing in either direction until thaw, as if the server hung: connections stay open without answers.
+func (s *server) freeze() (thaw func()) {
+	frozen := make(chan struct{})
+	thaw = sync.OnceFunc(func() { close(frozen) })
+	s.t.Cleanup(thaw)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.frozen = frozen
+	return thaw
+}
+
+// side is one side of a connection.
+type side struct {
+	*server
+	net.Conn
+}
+
+func (w side) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	frozen := w.frozen
+	w.mu.Unlock()
+	if frozen != nil {
+		<-frozen
+	}
+	return w.Conn.Write(b)
+}
+
 // serve forwards clients to the server, or rejects them while it is down.
 func (s *server) serve() {
 	var passing sync.WaitGroup
@@ -127,8 +156,8 @@ func (s *server) pass(client net.Conn) {
 	s.conns = append(s.conns, client, conn)
 	s.mu.Unlock()
 	go func() {
-		_, _ = io.Copy(conn, client) // the end of one closes both
+		_, _ = io.Copy(side{s, conn}, client) // the end of one closes both
 		_ = conn.Close()
 	}()
-	_, _ = io.Copy(client, conn)
+	_, _ = io.Copy(side{s, client}, conn)
 }

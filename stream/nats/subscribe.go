@@ -36,7 +36,7 @@ func (s *Stream) Subscribe(ctx context.Context, key stream.Key, from stream.From
 	}
 	sub, err := s.subscribe(ctx, key, from)
 	if err != nil {
-		return nil, s.named(fmt.Errorf("subscribe to %s: %w", key, err))
+		return nil, fmt.Errorf("subscribe to %s: %w", key, s.failed(ctx, err))
 	}
 	return sub, nil
 }
@@ -179,7 +179,7 @@ func (s *subscription) Next(ctx context.Context) (stream.Entry, error) {
 		case ctx.Err() != nil:
 			return stream.Entry{}, ctx.Err()
 		case s.ctx.Err() == nil:
-			s.broken = s.stream.named(fmt.Errorf("read %s: %w; subscribe again", s.key, err))
+			s.broken = fmt.Errorf("read %s: %w; subscribe again", s.key, s.stream.failed(ctx, err))
 		}
 	}
 }

@@ -32,7 +32,7 @@ func TestEveryDoor(t *testing.T) {
 	w.call("POST", "/v1/chat", `{"id":"`+thread+`","sender":"ann","messages":[{"id":"chat1","role":"user","parts":[{"type":"text","text":"`+text+`"}]}]}`)
 	w.call("POST", "/v1/webhooks/shop", `{"thread":"`+thread+`","card":`+card+`,"note":"`+text+`"}`)
 	w.call("POST", "/v1/threads/"+thread+"/events", `{"type":"paid","timestamp":1,"metadata":{"note":"`+text+`"},"payload":{"card":"`+card+`"}}`)
-	w.call("POST", "/v1/threads/"+thread+"/queue", `{"type":"custom","payload":{"card":"`+card+`"}}`)
+	w.call("POST", "/v1/threads/"+thread+"/queue", `{"type":"custom","payload":{"card":"`+card+`"},"tools":["`+card+`"]}`)
 	w.idle(thread)
 
 	file := filepath.Join(t.TempDir(), "threadmill.yaml")
@@ -44,7 +44,7 @@ func TestEveryDoor(t *testing.T) {
 	turn, err := w.Runtime.Send(w.Ctx(), event.NewMessage{ThreadID: thread, SenderID: "ann", Content: "sent " + card}, threadmill.SendOptions{Ack: threadmill.AckOnComplete})
 	require.NoError(t, err)
 	assert.Equal(t, thread, turn.ThreadID())
-	for _, said := range []string{"leak", "pay", "fail", "respond", "replace", "produce", "break"} {
+	for _, said := range []string{"leak", "pay", "fail", "invent", "respond", "replace", "produce", "break"} {
 		_, err := w.Threads.Post(w.Ctx(), thread, signals.UserMessage(thread, "ann", said+" it, "+cardSpaced))
 		require.NoError(t, err)
 		if said == "pay" {
@@ -120,7 +120,7 @@ func TestEveryDoor(t *testing.T) {
 	transcript := w.Transcript(thread)
 	for _, want := range []string{
 		"ann: I pay with [card], " + canary, "clerk: Your card is [card], is it not?", `[pay {"card":"[card]"}]`, `{"charged":"[card]","canary":"` + canary + `"}`,
-		"Error: declined: [card]", "hooks know [card]", `the answer is {"card":"[card]"}`, "produced [card]",
+		"Error: declined: [card]", `unknown tool "[card]"`, "hooks know [card]", `the answer is {"card":"[card]"}`, "produced [card]",
 	} {
 		assert.Contains(t, transcript, want)
 	}

@@ -86,6 +86,8 @@ func script(req llm.Request) string {
 		"fail":  `use pay {"card":"fail"}`,
 		"ask":   `use pay {"card":"ask"}`,
 		"later": `use later {}`,
+		// A tool that does not exist.
+		"invent": `use ` + card + ` {}`,
 	} {
 		if strings.HasPrefix(last, word) {
 			return script

@@ -1,6 +1,7 @@
 package faults
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -49,7 +50,7 @@ func (f faults) storeOutage(t *testing.T) {
 	requireWhole(t, db, "t")
 }
 
-// streamOutage kills NATS, with its memory, during a model's reply.
+// streamOutage kills NATS, with its memory, during a model's reply, and while ten chats go on.
 func (f faults) streamOutage(t *testing.T) {
 	n := proc.NewNATS(t)
 	s := f.stage(t, nil, "NATS_URL="+n.URL)
@@ -66,14 +67,75 @@ func (f faults) streamOutage(t *testing.T) {
 	s.AwaitTurns("t", 1)
 	require.Equal(t, []string{"user: count 6", "assistant: 1 2 3 4 5 6"}, s.contents("t"))
 	s.requireSeen("t", v)
-	require.Positive(t, check.CountEvents(v.Events(), event.EventGap)+check.CountEvents(v.Events(), event.EventReset), "viewers hear that pieces are missing")
+	require.Eventually(t, func() bool {
+		return check.CountEvents(v.Events(), event.EventGap)+check.CountEvents(v.Events(), event.EventReset) > 0
+	}, testenv.Patience, testenv.Tick, "viewers hear that pieces are missing")
 	require.Equal(t, 1, s.provider.Calls(), "the reply does not depend on the stream")
 
 	s.Say("t", "count 5")
 	s.AwaitTurns("t", 2)
 	s.requireSeen("t", v)
+
+	// Ten chats begin before NATS is killed and go on while it is away: half of them are watched from the beginning.
+	const chats = 10
+	threads, viewers := []string{"t"}, map[string]*proc.Viewer{"t": v}
+	for i := range chats {
+		name := fmt.Sprint("chat-", i)
+		threads = append(threads, name)
+		s.Open(name, "before")
+		s.AwaitTurns(name, 1)
+		if i%2 == 0 {
+			viewers[name] = s.Watch(t, name, nil)
+			s.requireSeen(name, viewers[name])
+		}
+	}
+	asked := s.provider.Calls()
+	n.Kill()
+	for i, name := range threads[1:] {
+		s.Say(name, "away "+name)
+		if i%2 == 1 {
+			viewers[name] = s.Watch(t, name, nil)
+		}
+	}
+	for _, name := range threads[1:] {
+		s.AwaitTurns(name, 2)
+		s.requireSeen(name, viewers[name])
+		s.Say(name, `use shell_cmd {"command":"echo ran >> `+name+`"}`)
+		require.Equal(t, "accepted", s.Approve(name, s.AwaitApproval(name).ToolCallID))
+	}
+	for _, name := range threads[1:] {
+		s.AwaitTurns(name, 3)
+		require.Equal(t, []string{"ran"}, s.lines(name))
+		s.requireSeen(name, viewers[name])
+		require.Empty(t, lastFailure(t, s, name), "no step counts as lost")
+	}
+	require.Equal(t, asked+3*chats, s.provider.Calls(), "the model is called once for each step")
+	ready := func() string {
+		var health struct{ Status string }
+		require.Equal(t, http.StatusOK, s.Try(t.Context(), http.MethodGet, "/readyz", nil, &health))
+		return health.Status
+	}
+	require.Equal(t, "degraded", ready())
+
+	n.Start()
+	require.Eventually(t, func() bool { return ready() == "ok" }, testenv.Patience, testenv.Tick)
+	shown := check.CountEvents(viewers["chat-0"].Events(), event.EventStream)
+	gate = s.provider.Block(3)
+	defer gate.Release()
+	s.Say("chat-0", "count 6")
+	require.Eventually(t, func() bool {
+		return check.CountEvents(viewers["chat-0"].Events(), event.EventStream) == shown+3
+	}, testenv.Patience, testenv.Tick, "viewers get tokens again")
+	gate.Release()
+	s.AwaitTurns("chat-0", 4)
+	for name, v := range viewers {
+		s.requireSeen(name, v)
+	}
 	require.Zero(t, s.Terminate())
-	requireWhole(t, s.open(), "t")
+	db := s.open()
+	for _, name := range threads {
+		requireWhole(t, db, name)
+	}
 }
 
 // TestOutageOfAProvider: people see that a turn waits for its model, it continues after the outage,

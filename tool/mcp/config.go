@@ -26,7 +26,7 @@ const (
 	maxTimeout    = 12 * time.Hour
 	maxMaxTools   = 1000
 	minResult     = 1 << 10
-	maxResultSize = 8 << 20
+	maxResultSize = tool.MaxResult
 	maxName       = 24
 )
 
@@ -223,7 +223,8 @@ type Config struct {
 	// Version is the version of the client that servers see. Default "dev".
 	Version string
 
-	// Redact redacts what servers write to their logs, and errors. Default: only configured secrets are hidden.
+	// Redact redacts what servers say of themselves and of what they offer, their logs, and errors. Default: only configured secrets
+	// are hidden in logs and errors.
 	Redact *redact.Redactor
 
 	// Logger receives what happens to connections. Default [slog.Default].

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/excerpt"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -284,7 +285,7 @@ func (c *connection) refreshReady(s *session) error {
 func (c *connection) refresh(s *session) error {
 	ctx, cancel := context.WithTimeout(s.ctx, c.server.StartTimeout)
 	defer cancel()
-	l, err := s.list(ctx, c.server)
+	l, err := s.list(ctx, c.server, c.cfg.Redact)
 	if err != nil {
 		if s.ctx.Err() == nil && ctx.Err() != nil {
 			return caused{fmt.Errorf("it did not list its tools within %s", c.server.StartTimeout), context.DeadlineExceeded}
@@ -304,11 +305,11 @@ func (c *connection) refresh(s *session) error {
 		if st.Tools == nil {
 			st.Tools = []Tool{}
 		}
-		st.ProtocolVersion = line(hello.ProtocolVersion, maxTitle)
+		st.ProtocolVersion = l.line(hello.ProtocolVersion, maxTitle)
 		st.Instructions = c.text(hello.Instructions, maxInstructions)
 		st.ServerName, st.ServerVersion = "", ""
 		if i := hello.ServerInfo; i != nil {
-			st.ServerName, st.ServerVersion = line(i.Name, maxTitle), line(i.Version, maxTitle)
+			st.ServerName, st.ServerVersion = l.line(i.Name, maxTitle), l.line(i.Version, maxTitle)
 		}
 	}, "")
 	c.setTTL(s, l.ttl)
@@ -491,7 +492,7 @@ type unavailable struct {
 func (e *unavailable) Error() string {
 	text := fmt.Sprintf("the MCP server %q cannot be reached now (%s)", e.server, e.state.Status)
 	if e.state.Error != "" {
-		text += ": " + truncate(e.state.Error, maxReason)
+		text += ": " + excerpt.Start(e.state.Error, maxReason)
 	}
 	if e.state.NextAttempt != nil {
 		text += fmt.Sprintf(". The next attempt to connect is at %s", e.state.NextAttempt.Format(time.TimeOnly)+" UTC")

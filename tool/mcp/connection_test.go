@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/tool/mcp"
 	"github.com/threadmill/threadmill/tool/tooltest"
@@ -273,6 +274,34 @@ func TestHints(t *testing.T) {
 		require.Equal(t, "runs "+name+" of the MCP server not, which is not trusted", d.ApprovalReason)
 	}
 	require.Len(t, digests, 4, "approvers are asked again when a hint changes")
+}
+
+// TestListsAreRedacted: what a server says of its tools goes to models, stores and people. Names remain.
+func TestListsAreRedacted(t *testing.T) {
+	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server {
+		s := sdk.NewServer(&sdk.Implementation{Name: "by ann@mail.example", Version: "1"}, nil)
+		s.AddTool(&sdk.Tool{Name: "mail", Title: "To ann@mail.example", Description: "Asks ann@mail.example.", InputSchema: json.RawMessage(
+			`{"type":"object","properties":{"to":{"type":"string","description":"as ann@mail.example","enum":["ann@mail.example","bo"]}}}`)}, nil)
+		s.AddTool(&sdk.Tool{Name: "named", InputSchema: json.RawMessage(`{"type":"object","properties":{"ann@mail.example":{}}}`)}, nil)
+		s.AddPrompt(&sdk.Prompt{Name: "ask", Description: "Asks ann@mail.example."}, nil)
+		s.AddResource(&sdk.Resource{URI: "file:///a", Name: "a", Description: "Of ann@mail.example."}, nil)
+		return s
+	}, nil)
+	remote := httptest.NewServer(handler)
+	t.Cleanup(remote.Close)
+	r, err := redact.New(redact.Config{Patterns: []redact.Pattern{redact.Emails()}})
+	require.NoError(t, err)
+	m := run(t, mcp.Config{Redact: r, Servers: []mcp.Server{{Name: "x", URL: remote.URL, Trusted: true}}})
+	s := ready(t, m, "x")
+	prompts, err := m.Prompts(t.Context(), "default", "x")
+	require.NoError(t, err)
+	resources, err := m.Resources(t.Context(), "default", "x")
+	require.NoError(t, err)
+	raw, err := json.Marshal([]any{s, prompts, resources, find(t, m, "x__mail").Definition()})
+	require.NoError(t, err)
+	require.NotContains(t, string(raw), "ann@mail")
+	require.Equal(t, []mcp.Problem{{Subject: "named", Reason: "the tool is left out: its inputSchema has a name with text that is redacted: [email]"}}, s.Problems)
+	require.JSONEq(t, `{"type":"object","properties":{"to":{"type":"string","description":"as [email]","enum":["[email]","bo"]}}}`, string(s.Tools[1].Parameters))
 }
 
 // TestQuestionsOfPrograms: a program of the old protocol gets the stored answers when its call is made

@@ -189,7 +189,7 @@ func questionSchema(schema any) (json.RawMessage, error) {
 	if _, ok := object["type"]; !ok {
 		object["type"] = "object"
 	}
-	raw, err := parameters(object)
+	raw, err := parameters(object, nil) // whoever calls the tool redacts its questions
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -35,12 +36,19 @@ type lists struct {
 
 	// ttl is the time for which the lists are valid; 0 = until the server says that they changed.
 	ttl time.Duration
+
+	// redact redacts their texts.
+	redact *redact.Redactor
 }
+
+// clean is [clean] for a text of the lists, and line is [line].
+func (l *lists) clean(text string, limit int) string { return clean(l.redact.Text(text), limit) }
+func (l *lists) line(text string, limit int) string  { return line(l.redact.Text(text), limit) }
 
 func (l *lists) problem(subject, format string, args ...any) {
 	switch n := len(l.problems); {
 	case n < maxProblems:
-		l.problems = append(l.problems, Problem{Subject: line(subject, maxTitle), Reason: line(fmt.Sprintf(format, args...), maxReason)})
+		l.problems = append(l.problems, Problem{Subject: l.line(subject, maxTitle), Reason: l.line(fmt.Sprintf(format, args...), maxReason)})
 	case n == maxProblems:
 		l.problems = append(l.problems, Problem{Subject: "…", Reason: "there are more problems"})
 	}
@@ -56,8 +64,8 @@ func (l *lists) valid(ttlMs int) {
 }
 
 // list reads what a server offers. The error is about tools; other lists that cannot be read are problems.
-func (s *session) list(ctx context.Context, server Server) (*lists, error) {
-	l := &lists{}
+func (s *session) list(ctx context.Context, server Server, r *redact.Redactor) (*lists, error) {
+	l := &lists{redact: r}
 	if s.capabilities().Tools != nil {
 		if err := s.listTools(ctx, server, l); err != nil {
 			return nil, fmt.Errorf("reading the list of its tools: %w", err)
@@ -125,7 +133,7 @@ func (s *session) listTools(ctx context.Context, server Server, l *lists) error 
 			left++
 			continue
 		}
-		offered, err := offer(server, named, t)
+		offered, err := l.offer(server, named, t)
 		if err != nil {
 			l.problem(t.Name, "the tool is left out: %s", err)
 			continue
@@ -180,7 +188,7 @@ func wanted(patterns []string, name string) bool {
 }
 
 // offer returns a tool as agents get it, or the reason why they do not.
-func offer(server Server, named *names, t *sdk.Tool) (Tool, error) {
+func (l *lists) offer(server Server, named *names, t *sdk.Tool) (Tool, error) {
 	switch {
 	case t.Name == "":
 		return Tool{}, fmt.Errorf("it has no name")
@@ -189,7 +197,7 @@ func offer(server Server, named *names, t *sdk.Tool) (Tool, error) {
 	case hides(t.Name) || strings.ContainsAny(t.Name, "\n\t"):
 		return Tool{}, fmt.Errorf("its name has control characters")
 	}
-	schema, err := parameters(t.InputSchema)
+	schema, err := parameters(t.InputSchema, l.redact)
 	if err != nil {
 		return Tool{}, err
 	}
@@ -197,7 +205,7 @@ func offer(server Server, named *names, t *sdk.Tool) (Tool, error) {
 	if name == "" {
 		return Tool{}, fmt.Errorf("another tool has the same name")
 	}
-	out := Tool{Name: name, OwnName: t.Name, Title: line(t.Title, maxTitle), Description: clean(t.Description, maxDescription), Parameters: schema}
+	out := Tool{Name: name, OwnName: t.Name, Title: l.line(t.Title, maxTitle), Description: l.clean(t.Description, maxDescription), Parameters: schema}
 	// What the protocol says if a hint is missing.
 	out.Hints = Hints{Destructive: true, OpenWorld: true}
 	if a := t.Annotations; a != nil {
@@ -206,7 +214,7 @@ func offer(server Server, named *names, t *sdk.Tool) (Tool, error) {
 		out.Hints.Destructive = a.DestructiveHint == nil || *a.DestructiveHint
 		out.Hints.OpenWorld = a.OpenWorldHint == nil || *a.OpenWorldHint
 		if out.Title == "" {
-			out.Title = line(a.Title, maxTitle)
+			out.Title = l.line(a.Title, maxTitle)
 		}
 	}
 	if out.Hints.ReadOnly {

@@ -5,6 +5,8 @@ import (
 	"encoding/hex"
 	"regexp"
 	"strings"
+
+	"github.com/threadmill/threadmill/internal/excerpt"
 )
 
 const (
@@ -36,7 +38,7 @@ func (n *names) of(own string) string {
 	}
 	sum := sha256.Sum256([]byte(own))
 	hash := "_" + hex.EncodeToString(sum[:])[:hashLength]
-	if name := truncate(plain, maxToolName-len(hash)) + hash; n.take(name) {
+	if name := excerpt.Start(plain, maxToolName-len(hash)) + hash; n.take(name) {
 		return name
 	}
 	return ""

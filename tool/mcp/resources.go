@@ -9,6 +9,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/threadmill/threadmill/internal/excerpt"
 	"github.com/threadmill/threadmill/internal/strictjson"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -74,7 +75,7 @@ func (r *toolCall) method(ctx context.Context, s *session) (tool.Result, error) 
 		if err != nil {
 			return tool.Result{}, err
 		}
-		return tool.Result{Output: marked(string(text), r.server.MaxResult)}, nil
+		return tool.Result{Output: excerpt.Text(string(text), r.server.MaxResult)}, nil
 	}
 	var in struct {
 		URI string `json:"uri"`
@@ -117,8 +118,8 @@ func (s *session) resources(ctx context.Context, l *lists) ([]Resource, error) {
 	for _, r := range listed {
 		if usableURI(l, r.URI) {
 			out = append(out, Resource{
-				URI: r.URI, Name: line(r.Name, maxTitle), Title: line(r.Title, maxTitle), Description: clean(r.Description, maxDescription),
-				MIMEType: line(r.MIMEType, maxTitle), Size: r.Size,
+				URI: r.URI, Name: l.line(r.Name, maxTitle), Title: l.line(r.Title, maxTitle), Description: l.clean(r.Description, maxDescription),
+				MIMEType: l.line(r.MIMEType, maxTitle), Size: r.Size,
 			})
 		}
 	}
@@ -138,8 +139,8 @@ func (s *session) resources(ctx context.Context, l *lists) ([]Resource, error) {
 	for _, t := range templates {
 		if usableURI(l, t.URITemplate) {
 			out = append(out, Resource{
-				URI: t.URITemplate, Template: true, Name: line(t.Name, maxTitle), Title: line(t.Title, maxTitle),
-				Description: clean(t.Description, maxDescription), MIMEType: line(t.MIMEType, maxTitle),
+				URI: t.URITemplate, Template: true, Name: l.line(t.Name, maxTitle), Title: l.line(t.Title, maxTitle),
+				Description: l.clean(t.Description, maxDescription), MIMEType: l.line(t.MIMEType, maxTitle),
 			})
 		}
 	}
@@ -193,11 +194,11 @@ func (s *session) prompts(ctx context.Context, l *lists) ([]Prompt, error) {
 			l.problem(p.Name, "the prompt is left out: its name is empty, too long or has control characters")
 			continue
 		}
-		one := Prompt{Name: p.Name, Title: line(p.Title, maxTitle), Description: clean(p.Description, maxDescription)}
+		one := Prompt{Name: p.Name, Title: l.line(p.Title, maxTitle), Description: l.clean(p.Description, maxDescription)}
 		for i, a := range p.Arguments {
 			if a != nil && i < maxQuestions {
 				one.Arguments = append(one.Arguments, tool.ServerPromptArgument{
-					Name: line(a.Name, maxTitle), Title: line(a.Title, maxTitle), Description: clean(a.Description, maxDescription), Required: a.Required,
+					Name: line(a.Name, maxTitle), Title: l.line(a.Title, maxTitle), Description: l.clean(a.Description, maxDescription), Required: a.Required,
 				})
 			}
 		}
@@ -240,9 +241,9 @@ func (m *Manager) with(ctx context.Context, namespace, server string, do func(co
 // the server can; others return [ErrNotLocal].
 func (m *Manager) Resources(ctx context.Context, namespace, server string) ([]Resource, error) {
 	var out []Resource
-	err := m.with(ctx, namespace, server, func(ctx context.Context, _ *connection, s *session) (err error) {
+	err := m.with(ctx, namespace, server, func(ctx context.Context, c *connection, s *session) (err error) {
 		if s.capabilities().Resources != nil {
-			out, err = s.resources(ctx, &lists{})
+			out, err = s.resources(ctx, &lists{redact: c.cfg.Redact})
 		}
 		return err
 	})
@@ -267,7 +268,7 @@ func (m *Manager) ReadResource(ctx context.Context, namespace, server, uri strin
 				}
 				one.Data = part.Blob
 			} else {
-				one.Text = marked(clean(part.Text, len(part.Text)*2), max(left, minResult))
+				one.Text = excerpt.Text(clean(part.Text, len(part.Text)*2), max(left, minResult))
 			}
 			left -= len(one.Data) + len(one.Text)
 			out = append(out, one)
@@ -281,9 +282,9 @@ func (m *Manager) ReadResource(ctx context.Context, namespace, server, uri strin
 // [ErrNotLocal].
 func (m *Manager) Prompts(ctx context.Context, namespace, server string) ([]Prompt, error) {
 	var out []Prompt
-	err := m.with(ctx, namespace, server, func(ctx context.Context, _ *connection, s *session) (err error) {
+	err := m.with(ctx, namespace, server, func(ctx context.Context, c *connection, s *session) (err error) {
 		if s.capabilities().Prompts != nil {
-			out, err = s.prompts(ctx, &lists{})
+			out, err = s.prompts(ctx, &lists{redact: c.cfg.Redact})
 		}
 		return err
 	})

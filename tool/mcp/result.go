@@ -7,6 +7,7 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/threadmill/threadmill/internal/excerpt"
 	"github.com/threadmill/threadmill/internal/strictjson"
 	"github.com/threadmill/threadmill/internal/term"
 	"github.com/threadmill/threadmill/tool"
@@ -64,7 +65,7 @@ func (r *toolCall) result(res *sdk.CallToolResult) tool.Result {
 }
 
 // String returns the text, cut to the limit.
-func (o *rendering) String() string { return marked(strings.Join(o.text, "\n"), o.limit) }
+func (o *rendering) String() string { return excerpt.Text(strings.Join(o.text, "\n"), o.limit) }
 
 // say adds a text.
 func (o *rendering) say(text string) { o.text = append(o.text, term.Escape(text)) }

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/threadmill/threadmill/internal/strictjson"
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -17,9 +18,9 @@ const (
 	maxSchemaDepth = 32
 )
 
-// parameters returns a server's schema of a tool's arguments as models get it, with clean texts, or the
+// parameters returns a server's schema of a tool's arguments as models get it, with clean and redacted texts, or the
 // reason why it cannot be used.
-func parameters(schema any) (json.RawMessage, error) {
+func parameters(schema any, r *redact.Redactor) (json.RawMessage, error) {
 	object, ok := schema.(map[string]any)
 	switch {
 	case schema == nil:
@@ -29,7 +30,7 @@ func parameters(schema any) (json.RawMessage, error) {
 	case object["type"] != "object":
 		return nil, errors.New(`its inputSchema must have the type "object"`)
 	}
-	cleaned, err := cleanSchema(object, 0)
+	cleaned, err := cleanSchema(object, r, 0)
 	if err != nil {
 		return nil, fmt.Errorf("its inputSchema %w", err)
 	}
@@ -83,8 +84,8 @@ func check(schema json.RawMessage) error {
 var prose = []string{"description", "title", "$comment"}
 
 // cleanSchema cleans the texts for readers, and fails for other text with control characters: to
-// change that would change the meaning.
-func cleanSchema(value any, depth int) (any, error) {
+// change that would change the meaning. It redacts all values, and fails for names that would be redacted: the server knows no others.
+func cleanSchema(value any, r *redact.Redactor, depth int) (any, error) {
 	if depth > maxSchemaDepth {
 		return nil, fmt.Errorf("is nested more than %d levels deep", maxSchemaDepth)
 	}
@@ -95,11 +96,14 @@ func cleanSchema(value any, depth int) (any, error) {
 			if hides(name) {
 				return nil, fmt.Errorf("has a name with control characters: %s", line(name, maxTitle))
 			}
+			if shown := r.Text(name); shown != name {
+				return nil, fmt.Errorf("has a name with text that is redacted: %s", line(shown, maxTitle))
+			}
 			if text, ok := v[name].(string); ok && slices.Contains(prose, name) {
-				out[name] = clean(text, maxDescription)
+				out[name] = clean(r.Text(text), maxDescription)
 				continue
 			}
-			field, err := cleanSchema(v[name], depth+1)
+			field, err := cleanSchema(v[name], r, depth+1)
 			if err != nil {
 				return nil, err
 			}
@@ -109,7 +113,7 @@ func cleanSchema(value any, depth int) (any, error) {
 	case []any:
 		out := make([]any, len(v))
 		for i, item := range v {
-			cleaned, err := cleanSchema(item, depth+1)
+			cleaned, err := cleanSchema(item, r, depth+1)
 			if err != nil {
 				return nil, err
 			}
@@ -120,6 +124,7 @@ func cleanSchema(value any, depth int) (any, error) {
 		if hides(v) {
 			return nil, fmt.Errorf("has a value with control characters: %s", line(v, maxTitle))
 		}
+		return r.Text(v), nil
 	}
 	return value, nil
 }

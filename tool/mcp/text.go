@@ -3,8 +3,8 @@ package mcp
 import (
 	"fmt"
 	"strings"
-	"unicode/utf8"
 
+	"github.com/threadmill/threadmill/internal/excerpt"
 	"github.com/threadmill/threadmill/internal/term"
 )
 
@@ -21,11 +21,13 @@ const (
 
 // clean returns a text of a server without control characters and bidirectional overrides, of at most
 // limit bytes.
-func clean(text string, limit int) string { return cut(term.Escape(truncate(text, 2*limit)), limit) }
+func clean(text string, limit int) string {
+	return cut(term.Escape(excerpt.Start(text, 2*limit)), limit)
+}
 
 // line is clean for a text on one line.
 func line(text string, limit int) string {
-	return cut(strings.TrimSpace(term.Line(truncate(text, 2*limit))), limit)
+	return cut(strings.TrimSpace(term.Line(excerpt.Start(text, 2*limit))), limit)
 }
 
 // cut shortens a text, and says so.
@@ -33,28 +35,7 @@ func cut(text string, limit int) string {
 	if len(text) <= limit {
 		return text
 	}
-	return truncate(text, limit-len("…")) + "…"
-}
-
-// truncate returns the beginning of a text, without a part of a character at its end.
-func truncate(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	n := max(limit, 0)
-	for n > 0 && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return text[:n]
-}
-
-// marked shortens a result, and says how much is missing.
-func marked(text string, limit int) string {
-	if len(text) <= limit {
-		return text
-	}
-	mark := fmt.Sprintf("\n[… cut: this is only the beginning of %d bytes …]", len(text))
-	return truncate(text, max(limit-len(mark), 0)) + mark
+	return excerpt.Start(text, limit-len("…")) + "…"
 }
 
 // hides reports whether a text has characters that clean would replace.
