@@ -55,7 +55,7 @@ func (r *Runtime) checkErasures(ctx context.Context) (found []doctor.Finding) {
 		for _, w := range e.Waiting {
 			if time.Since(w.Since) > longWait {
 				found = append(found, doctor.Odd(check, "end what it waits for, or close or erase the thread: the others are erased, and the receipt waits for this one",
-					"the erasure %s of a person waits for thread %s since %s: %s", e.ID, w.ThreadID, w.Since.Format(time.RFC3339), w.Why))
+					"a thread of a person's erasure waits: %s, of erasure %s, since %s: %s", w.ThreadID, e.ID, w.Since.Format(time.RFC3339), w.Why))
 			}
 		}
 	}

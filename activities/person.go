@@ -145,7 +145,10 @@ func rowOf(row store.Thread) json.RawMessage {
 // the next one; what one has counted that is killed is lost. Until one succeeds, the erasure tells why.
 func (a *Activities) personForget(ctx context.Context, in signals.PersonStep) (signals.ForgotPerson, error) {
 	p, err := a.person(ctx, in)
-	if err != nil || p == nil {
+	if errors.Is(err, store.ErrNotFound) || err == nil && p == nil {
+		return signals.ForgotPerson{}, nil // there is no such erasure any more, as the next look tells
+	}
+	if err != nil {
 		return signals.ForgotPerson{}, err
 	}
 	wait, err := erasures.Waits(ctx, a.cfg.Store, in.Namespace, in.ID, in.ThreadID)

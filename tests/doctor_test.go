@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/doctor"
+	"github.com/threadmill/threadmill/internal/erasures"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
@@ -76,13 +77,30 @@ func TestDoctor(t *testing.T) {
 		"an agent without a provider": {options: harness.Options{Configure: func(cfg *threadmill.Config) {
 			cfg.AgentSource = agent.Fixed{{Name: "lost", Model: "gone/away"}}
 		}}, want: doctor.Bad("models", `add the provider "gone"`, `gone/away: there is no provider "gone"`)},
+		"an erasure waits for a thread": {
+			change: func(t *testing.T, w *harness.Harness) {
+				w.Say(w.Open(), "hello") // its worker polls
+				e, err := erasures.BeginPerson(w.Ctx(), w.Store, w.TaskQueue, erasures.PersonRequest{Person: "ann"}, "carol")
+				require.NoError(t, err)
+				for thread, since := range map[string]time.Duration{"new": time.Minute, "old": time.Hour} {
+					wait := signals.PersonWait{ThreadID: thread, Why: "its task runs", Since: time.Now().Add(-since)}
+					_, err := erasures.WaitFor(w.Ctx(), w.Store, w.TaskQueue, e.ID, erasures.Wait{PersonWait: wait})
+					require.NoError(t, err)
+				}
+			},
+			want: doctor.Odd("erasures", "end what it waits for, or close or erase the thread", "a thread of a person's erasure waits: old, "),
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := harness.New(t, c.options)
 			if c.change != nil {
 				c.change(t, w)
 			}
-			requireFinding(t, reported(t, w, 1, c.args...), c.want)
+			code := 0
+			if c.want.Status == doctor.Failed {
+				code = 1
+			}
+			requireFinding(t, reported(t, w, code, c.args...), c.want)
 		})
 	}
 }

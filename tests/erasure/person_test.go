@@ -64,10 +64,6 @@ func TestErasedPerson(t *testing.T) {
 	say(w, others, "carol", "carol says zephyrcarol")
 	_, err := w.Threads.Update(w.Ctx(), shared, signals.ThreadChange{Title: "The case of " + term, Metadata: json.RawMessage(`{"customer":"` + term + `","n":1}`)})
 	require.NoError(t, err)
-	waiting := signals.UserMessage(shared, person, `use shell_cmd {"command":"echo zephyrwaiting"}`)
-	_, err = w.Threads.Post(w.Ctx(), shared, waiting)
-	require.NoError(t, err)
-	w.AwaitApproval(shared, 1)
 	for id, message := range map[string]map[string]any{
 		"daily": {"content": "zephyrschedule", "sender": person}, "weekly": {"content": "What is on this week?"},
 	} {
@@ -76,6 +72,13 @@ func TestErasedPerson(t *testing.T) {
 		})
 		require.Equal(t, http.StatusCreated, status, body)
 	}
+	status, body := check.Request(t, w, http.MethodPost, "/v1/schedules/daily/trigger", nil)
+	require.Less(t, status, http.StatusMultipleChoices, body)
+	require.Eventually(t, func() bool { return strings.Contains(w.Transcript(shared), "zephyrschedule") }, testenv.Patience, testenv.Tick, "its run has posted")
+	waiting := signals.UserMessage(shared, person, `use shell_cmd {"command":"echo zephyrwaiting"}`)
+	_, err = w.Threads.Post(w.Ctx(), shared, waiting)
+	require.NoError(t, err)
+	w.AwaitApproval(shared, 1)
 
 	gone := []string{person, "Zuckerkorn", "zuckerkorn", "zephyralone", "zephyrnote", "zephyrsub", "zephyrtitle", "zephyrwaiting", "zephyrschedule"}
 	kept := []string{"zephyrbob", "zephyrcarol"}
@@ -104,7 +107,7 @@ func TestErasedPerson(t *testing.T) {
 	require.Contains(t, said, "did [erased], or belle, come?")
 	require.Contains(t, said, "user "+receipt.Pseudonym+": [erased]")
 	require.Contains(t, w.Transcript(sub), "[erased]")
-	status, body := check.Request(t, w, http.MethodGet, "/v1/schedules/daily/versions", nil)
+	status, body = check.Request(t, w, http.MethodGet, "/v1/schedules/daily/versions", nil)
 	require.Equal(t, http.StatusNotFound, status, body)
 	_, body = check.Request(t, w, http.MethodGet, "/v1/schedules/weekly/versions", nil)
 	require.Equal(t, receipt.Pseudonym, body["versions"].([]any)[0].(map[string]any)["by"])
