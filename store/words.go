@@ -16,18 +16,20 @@ var unspaced = []*unicode.RangeTable{
 
 // TextWords returns the words of a text that a full-text index keeps, separated by spaces: without case, width, accents and
 // signs. A text without spaces between words has each two neighbouring letters as a word, which needs no dictionary, and each
-// Chinese character, which can be a word by itself.
+// Chinese character, which can be a word by itself. Letters are neighbours beyond the end of a line and the spaces of a line that
+// was spread out, as in PDFs.
 func TextWords(text string) string { return words(text, true) }
 
-// QueryWords is [TextWords] for what is searched: of neighbouring letters, both have to be there.
+// QueryWords is [TextWords] for what is searched: of neighbouring letters, both have to be there, and spaces part words.
 func QueryWords(query string) string { return words(query, false) }
 
-func words(text string, characters bool) string {
+func words(text string, indexed bool) string {
 	var out strings.Builder
 	var run []string // letters of an unspaced text, with their marks
+	begin := 0       // of the letters after the last space
 	end := func() {
 		for i, letter := range run {
-			if len(run) == 1 || characters && isHan(letter) {
+			if i == begin && len(run) == begin+1 || indexed && is(unicode.Han, letter) {
 				out.WriteString(" " + letter)
 			}
 			if i > 0 {
@@ -37,7 +39,7 @@ func words(text string, characters bool) string {
 		if len(run) > 0 {
 			out.WriteByte(' ')
 		}
-		run = run[:0]
+		run, begin = run[:0], 0
 	}
 	for _, r := range plain(text) {
 		switch {
@@ -46,6 +48,12 @@ func words(text string, characters bool) string {
 			continue
 		case unicode.IsLetter(r) && unicode.In(r, unspaced...), r == 'ー' && len(run) > 0:
 			run = append(run, string(r))
+			continue
+		case indexed && unicode.IsSpace(r) && len(run) > 0 && !is(unicode.Hangul, run[len(run)-1]):
+			if len(run) == begin+1 && !is(unicode.Han, run[begin]) {
+				out.WriteString(" " + run[begin] + " ")
+			}
+			begin = len(run)
 			continue
 		}
 		end()
@@ -59,9 +67,10 @@ func words(text string, characters bool) string {
 	return out.String()
 }
 
-func isHan(letter string) bool {
+// is reports whether a letter with its marks is one of a script.
+func is(script *unicode.RangeTable, letter string) bool {
 	r, _ := utf8.DecodeRuneInString(letter)
-	return unicode.Is(unicode.Han, r)
+	return unicode.Is(script, r)
 }
 
 // plain returns a text in the form in which what looks alike is alike.

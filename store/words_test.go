@@ -18,6 +18,10 @@ func TestWords(t *testing.T) {
 		{"カード", "カー ード", "カー ード"},
 		{"กินข้าว", "กิน นข้ ข้า าว", "กิน นข้ ข้า าว"},
 		{"하다", "하다", "하다"},
+		{"コン\nピュ 一", "コン ンピ ピュ 一 ュ一", "コン ピュ 一"},
+		{"雨 あ  い a", "あ い 雨 雨あ あい a", "雨 あ い a"},
+		{"เร ็ว", "เร็ ว ร็ว", "เร ็ว"},
+		{"하다 가다", "하다 가다", "하다 가다"},
 	} {
 		require.Equal(t, c.words, strings.Join(strings.Fields(store.TextWords(c.text)), " "), c.text)
 		require.Equal(t, c.query, strings.Join(strings.Fields(store.QueryWords(c.text)), " "), c.text)
