@@ -39,7 +39,7 @@ type question struct {
 	grades map[string]int
 }
 
-// handbook has the documents and the questions of the project's own set.
+// handbook has the documents and the questions of the project's own sets.
 //
 //go:embed testdata/handbook
 var handbook embed.FS
@@ -49,10 +49,16 @@ const (
 	handbookFolder = "testdata/handbook"
 )
 
-// ownSet returns the project's own set. A passage is a section of a document; "file.md#Heading" is its id.
-func ownSet() (judged, error) {
-	set := judged{name: handbookName}
-	files, err := fs.Glob(handbook, handbookFolder+"/*.md")
+// languages are those of the project's own sets: a part of the English one, "", is translated.
+var languages = []string{"", "de", "ja", "zh"}
+
+// ownSet returns the project's own set in a language. A passage is a section of a document; "file.md#Heading" is its id.
+func ownSet(language string) (judged, error) {
+	set, folder := judged{name: handbookName}, path.Join(handbookFolder, language)
+	if language != "" {
+		set.name += "-" + language
+	}
+	files, err := fs.Glob(handbook, folder+"/*.md")
 	if err != nil {
 		return set, err
 	}
@@ -63,7 +69,7 @@ func ownSet() (judged, error) {
 		}
 		set.passages = append(set.passages, sections(path.Base(file), string(content))...)
 	}
-	content, err := handbook.ReadFile(handbookFolder + "/questions.jsonl")
+	content, err := handbook.ReadFile(folder + "/questions.jsonl")
 	if err != nil {
 		return set, err
 	}

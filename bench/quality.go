@@ -30,14 +30,17 @@ const (
 	recallAt = 100
 )
 
-// quality measures how well passages are found: those of the project's own set, and of a set in BEIR's format, if there
-// is one.
+// quality measures how well passages are found: those of the project's own sets, and of a set in BEIR's format, if
+// there is one.
 func (m *meter) quality(ctx context.Context) ([]qualityRow, error) {
-	own, err := ownSet()
-	if err != nil {
-		return nil, err
+	var sets []judged
+	for _, language := range languages {
+		set, err := ownSet(language)
+		if err != nil {
+			return nil, err
+		}
+		sets = append(sets, set)
 	}
-	sets := []judged{own}
 	if m.Knowledge.BEIR != "" {
 		set, err := beirSet(m.Knowledge.BEIR)
 		if err != nil {

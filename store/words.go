@@ -26,7 +26,7 @@ func QueryWords(query string) string { return words(query, false) }
 func words(text string, indexed bool) string {
 	var out strings.Builder
 	var run []string // letters of an unspaced text, with their marks
-	begin := 0           // of the letters after the last space
+	begin := 0       // of the letters after the last space
 	end := func() {
 		for i, letter := range run {
 			if i == begin && len(run) == begin+1 || indexed && is(unicode.Han, letter) {
