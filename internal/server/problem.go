@@ -63,7 +63,7 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 			"the queue of thread %q is full; retry when it has processed some events", threadID))
 	case errors.Is(err, signals.ErrEarly):
 		return later(http.StatusServiceUnavailable, "1", fmt.Sprintf(
-			"thread %q does not know this tool call yet, and a model call is in progress; retry", threadID))
+			"thread %q does not know this tool call yet: it is at work, or catches up after a restart; retry. If this lasts, compare it with the store: starter repair %s", threadID, threadID))
 	case errors.Is(err, signals.ErrOverloaded):
 		return later(http.StatusTooManyRequests, "1", fmt.Sprintf(
 			"too many posts wait for thread %q; retry", threadID))
