@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -164,6 +165,18 @@ const maxEchoed = 64
 
 // badCursor is the problem of an invalid cursor.
 const badCursor = "Invalid cursor; use the `next` value of a previous page"
+
+// writeError writes a problem document, with its headers.
+func writeError(w http.ResponseWriter, err error) {
+	if with, ok := errors.AsType[huma.HeadersError](err); ok {
+		maps.Copy(w.Header(), with.GetHeaders())
+	}
+	status := http.StatusInternalServerError
+	if known, ok := errors.AsType[huma.StatusError](err); ok {
+		status = known.GetStatus()
+	}
+	writeProblem(w, status, err.Error())
+}
 
 func writeProblem(w http.ResponseWriter, status int, detail string) {
 	h := w.Header()

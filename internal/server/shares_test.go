@@ -1,0 +1,63 @@
+package server_test
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/internal/testenv"
+)
+
+// TestMCPSessionsOfAKey: a key has a tenth of the sessions. One more ends the session that it has not used for the longest time, and if
+// all are in use, it has to wait; other keys do not notice.
+func TestMCPSessionsOfAKey(t *testing.T) {
+	w := newWorld(t, withBadges)
+	const share = 100
+	header := func(who string, more ...string) []string {
+		return append(append(bearer(who), "Accept", "application/json, text/event-stream"), more...)
+	}
+	open := func(who string) answer {
+		return w.call("POST", "/mcp", object{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": object{
+			"protocolVersion": generations[0], "capabilities": object{}, "clientInfo": object{"name": "test", "version": "1"},
+		}}, header(who)...)
+	}
+	ping := func(id string) int {
+		return w.call("POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"ping"}`, header("eve read", "Mcp-Session-Id", id)...).status
+	}
+	var ids []string
+	for range share {
+		got := open("eve read")
+		require.Equal(t, http.StatusOK, got.status, got.text)
+		ids = append(ids, got.header.Get("Mcp-Session-Id"))
+	}
+	require.Equal(t, http.StatusOK, ping(ids[0]))
+	got := open("eve read")
+	require.Equal(t, http.StatusOK, got.status, got.text)
+	require.Eventually(t, func() bool { return ping(ids[1]) == http.StatusNotFound }, testenv.Patience, testenv.Tick)
+	require.Equal(t, http.StatusOK, ping(ids[0]))
+	ids[1] = got.header.Get("Mcp-Session-Id")
+
+	for _, id := range ids {
+		require.Equal(t, http.StatusOK, w.viewer("/mcp", header("eve read", "Mcp-Session-Id", id)...).StatusCode)
+	}
+	refused := open("eve read")
+	refused.problem(t, http.StatusTooManyRequests)
+	require.Equal(t, "5", refused.header.Get("Retry-After"))
+	require.Equal(t, http.StatusOK, open("ann read").status)
+	require.Equal(t, http.StatusNoContent, w.call("DELETE", "/mcp", nil, header("eve read", "Mcp-Session-Id", ids[0])...).status)
+	require.Equal(t, http.StatusOK, open("eve read").status)
+}
+
+// TestStreamsOfAKey: a key leaves a tenth of the event streams to others.
+func TestStreamsOfAKey(t *testing.T) {
+	w := newWorld(t, withBadges, func(c *server.Config) { c.MaxViewers = 10 })
+	for range 9 {
+		require.Equal(t, http.StatusOK, w.viewer("/v1/agents/changes", bearer("eve read")...).StatusCode)
+	}
+	refused := w.call("GET", "/v1/agents/changes", nil, append(bearer("eve read"), "Accept", "text/event-stream")...)
+	refused.problem(t, http.StatusTooManyRequests)
+	require.Equal(t, "5", refused.header.Get("Retry-After"))
+	require.Equal(t, http.StatusOK, w.viewer("/v1/agents/changes", bearer("ann read")...).StatusCode)
+}
