@@ -61,3 +61,19 @@ func TestStreamsOfAKey(t *testing.T) {
 	require.Equal(t, "5", refused.header.Get("Retry-After"))
 	require.Equal(t, http.StatusOK, w.viewer("/v1/agents/changes", bearer("ann read")...).StatusCode)
 }
+
+// TestPresenceOfAKey: a key does not fill the list of those who look at a thread.
+func TestPresenceOfAKey(t *testing.T) {
+	w := newWorld(t, withBadges)
+	require.Equal(t, http.StatusCreated, w.call("POST", "/v1/threads", object{"id": "t1"}, bearer("ann post")...).status)
+	see := func(who, window string) answer {
+		return w.call("POST", "/v1/threads/t1/presence", object{"id": window}, bearer(who+" read")...)
+	}
+	for _, window := range "0123456789" {
+		require.Equal(t, http.StatusOK, see("eve", string(window)).status)
+	}
+	refused := see("eve", "one more")
+	refused.problem(t, http.StatusTooManyRequests)
+	require.Equal(t, "30", refused.header.Get("Retry-After"))
+	require.Len(t, see("ann", "1").ok(t, http.StatusOK).body["others"], 10)
+}
