@@ -1,13 +1,18 @@
 package server_test
 
 import (
+	"context"
 	"net/http"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/configdiff"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/store"
 )
 
 // TestMCPSessionsOfAKey: a key has a tenth of the sessions. One more ends the session that it has not used for the longest time, and if
@@ -76,4 +81,77 @@ func TestPresenceOfAKey(t *testing.T) {
 	refused.problem(t, http.StatusTooManyRequests)
 	require.Equal(t, "30", refused.header.Get("Retry-After"))
 	require.Len(t, see("ann", "1").ok(t, http.StatusOK).body["others"], 10)
+}
+
+// heldThread is a store that does not have the records of a thread until the hold is over.
+type heldThread struct {
+	store.Store
+	thread string
+	hold   chan struct{}
+}
+
+func (s *heldThread) Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
+	if key.ThreadID == s.thread {
+		select {
+		case <-s.hold:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return s.Store.Records(ctx, key, q)
+}
+
+// TestPagesOfAKey: a key that reads very much waits for itself, and is refused when too much waits. Others are served meanwhile.
+func TestPagesOfAKey(t *testing.T) {
+	held := &heldThread{thread: "t1", hold: make(chan struct{})}
+	w := newWorld(t, withBadges, func(c *server.Config) {
+		held.Store, c.Store = c.Store, held
+		c.AnswerWithin = testenv.Patience
+	})
+	for _, id := range []string{"t1", "t2"} {
+		require.Equal(t, http.StatusCreated, w.call("POST", "/v1/threads", object{"id": id}, bearer("ann post")...).status)
+		w.put(id, said("hello"))
+	}
+	const queue = 64
+	answers := make(chan answer)
+	for range queue + 1 {
+		go func() { answers <- w.call("GET", "/v1/threads/t1/messages", nil, bearer("eve read")...) }()
+	}
+	refused := <-answers
+	refused.problem(t, http.StatusTooManyRequests)
+	require.Equal(t, "1", refused.header.Get("Retry-After"))
+	require.Equal(t, http.StatusOK, w.call("GET", "/v1/threads/t2/messages", nil, bearer("ann read")...).status)
+	close(held.hold)
+	for range queue {
+		require.Equal(t, http.StatusOK, (<-answers).status)
+	}
+}
+
+// TestComparisonsAtOnce: few configurations are compared at once, one for each key.
+func TestComparisonsAtOnce(t *testing.T) {
+	begun, hold := make(chan struct{}), make(chan struct{})
+	w := newWorld(t, withBadges, func(c *server.Config) {
+		c.AnswerWithin = 20 * time.Millisecond
+		c.CompareConfig = func(context.Context, []byte) (configdiff.Diff, error) {
+			begun <- struct{}{}
+			<-hold
+			return configdiff.Diff{}, nil
+		}
+	})
+	compare := func(who string) answer {
+		return w.call("POST", "/v1/config/diff", object{"file": "agents: []"}, bearer(who+" admin")...)
+	}
+	answers := make(chan answer)
+	for _, who := range []string{"eve", "ann"} {
+		go func() { answers <- compare(who) }()
+		<-begun
+	}
+	refused := compare("eve")
+	refused.problem(t, http.StatusTooManyRequests)
+	require.Equal(t, "1", refused.header.Get("Retry-After"))
+	compare("bob").problem(t, http.StatusServiceUnavailable)
+	close(hold)
+	for range 2 {
+		require.Equal(t, http.StatusOK, (<-answers).status)
+	}
 }
