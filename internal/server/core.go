@@ -37,7 +37,7 @@ type output[T any] struct{ Body T }
 func register[I, O any](c *core, role auth.Role, op huma.Operation, handler func(context.Context, *I) (*O, error)) {
 	op.MaxBodyBytes = c.maxBody + 1 // the limit itself counts as exceeded
 	pattern := op.Method + " " + op.Path
-	if _, count := c.access.slots.of(pattern); count > 0 && !slices.Contains(op.Errors, http.StatusTooManyRequests) {
+	if bounded(pattern) && !slices.Contains(op.Errors, http.StatusTooManyRequests) {
 		op.Errors = append(op.Errors, http.StatusTooManyRequests)
 	}
 	op.RejectUnknownQueryParameters = true
@@ -88,6 +88,11 @@ func compress(out io.Writer, write func(io.Writer) error) error {
 
 // ask sends a request to a thread, with a time limit. The error is a problem document.
 func ask[T any](ctx context.Context, c *core, threadID string, request func(context.Context) (T, error)) (*output[T], error) {
+	if threadID != "" {
+		if err := awaitsOthers(ctx); err != nil {
+			return nil, err
+		}
+	}
 	within, cancel := c.answer(ctx)
 	defer cancel()
 	out, err := request(within)

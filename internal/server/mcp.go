@@ -24,6 +24,9 @@ const (
 	closeWithin = 2 * time.Second
 )
 
+// mcpPattern is the pattern of the requests of MCP clients.
+const mcpPattern = http.MethodPost + " /mcp"
+
 // statelessFrom is the first version of the protocol without sessions.
 const statelessFrom = "2026-07-28"
 
@@ -67,8 +70,8 @@ func registerMCP(c *core, mux *http.ServeMux, handler http.Handler, v *viewers, 
 	without.Stateless, without.PropagateRequestCancellation = true, true
 	h.stateful = bound(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return stateful() }, &withSessions))
 	h.single = bound(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return stateless() }, &without))
-	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
-		c.access.handle(mux, route{role: anyRole}, method+" /mcp", h.serve)
+	for _, pattern := range []string{mcpPattern, http.MethodGet + " /mcp", http.MethodDelete + " /mcp"} {
+		c.access.handle(mux, route{role: anyRole}, pattern, h.serve)
 	}
 	return nil
 }

@@ -3,9 +3,14 @@ package server_test
 import (
 	"context"
 	"net/http"
+	"runtime"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
@@ -88,10 +93,15 @@ type heldThread struct {
 	store.Store
 	thread string
 	hold   chan struct{}
+
+	// reads counts the reads of the thread that are in progress.
+	reads atomic.Int64
 }
 
 func (s *heldThread) Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
 	if key.ThreadID == s.thread {
+		s.reads.Add(1)
+		defer s.reads.Add(-1)
 		select {
 		case <-s.hold:
 		case <-ctx.Done():
@@ -112,7 +122,7 @@ func TestPagesOfAKey(t *testing.T) {
 		require.Equal(t, http.StatusCreated, w.call("POST", "/v1/threads", object{"id": id}, bearer("ann post")...).status)
 		w.put(id, said("hello"))
 	}
-	const queue = 64
+	const queue = 256
 	answers := make(chan answer)
 	for range queue + 1 {
 		go func() { answers <- w.call("GET", "/v1/threads/t1/messages", nil, bearer("eve read")...) }()
@@ -125,6 +135,58 @@ func TestPagesOfAKey(t *testing.T) {
 	for range queue {
 		require.Equal(t, http.StatusOK, (<-answers).status)
 	}
+}
+
+// TestReadsAtOnce: however many read, by HTTP or as clients of MCP, half of the processors and what posts remain for others.
+func TestReadsAtOnce(t *testing.T) {
+	held := &heldThread{thread: "t1", hold: make(chan struct{})}
+	w := newWorld(t, func(c *server.Config) {
+		held.Store, c.Store = c.Store, held
+		c.AnswerWithin = testenv.Patience
+	})
+	w.open("t1")
+	w.open("t2")
+	w.put("t1", said("hello"))
+	var readers sync.WaitGroup
+	clients := []*mcpClient{w.mcpClient(t, generations[0], ""), w.mcpClient(t, generations[1], "")}
+	for i := range 20 {
+		readers.Go(func() {
+			assert.Equal(t, http.StatusOK, w.call("GET", "/v1/threads/t1/messages", nil).status)
+		})
+		readers.Go(func() {
+			got, err := clients[i%2].CallTool(t.Context(), &mcp.CallToolParams{Name: "read_thread", Arguments: object{"thread": "t1"}})
+			assert.NoError(t, err)
+			assert.False(t, got.IsError)
+		})
+	}
+	most := max(2, int64(runtime.GOMAXPROCS(0)/2))
+	require.Eventually(t, func() bool { return held.reads.Load() == most }, testenv.Patience, testenv.Tick)
+	for range 20 {
+		require.Equal(t, http.StatusAccepted, w.call("POST", "/v1/threads/t2/messages", object{"content": "x", "sender": "ann"}).status)
+		require.Equal(t, most, held.reads.Load())
+	}
+	close(held.hold)
+	readers.Wait()
+}
+
+// TestWaitingIsNoRead: a client of MCP that waits for a turn leaves its place to those who read.
+func TestWaitingIsNoRead(t *testing.T) {
+	w := newWorld(t)
+	w.open("t1")
+	w.put("t1", in("e1", said("question"), "e1"))
+	ctx, cancel := context.WithCancel(t.Context())
+	var waiting sync.WaitGroup
+	for range 2 + runtime.GOMAXPROCS(0) {
+		c := w.mcpClient(t, generations[0], "")
+		waiting.Go(func() {
+			_, _ = c.CallTool(ctx, &mcp.CallToolParams{Name: "wait_for_turn", Arguments: object{"thread": "t1", "event": "e1"}})
+		})
+	}
+	for range 20 {
+		require.Equal(t, http.StatusOK, w.call("GET", "/v1/threads/t1/messages", nil).status)
+	}
+	cancel()
+	waiting.Wait()
 }
 
 // TestComparisonsAtOnce: few configurations are compared at once, one for each key.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"runtime"
+	"strings"
 	"sync"
 	"time"
 
@@ -23,12 +25,15 @@ const (
 	comparisons = 2
 
 	// queueLength is the number of requests of one principal that wait or are in progress.
-	queueLength = 64
+	queueLength = 256
 )
 
 // slotsOf are the patterns whose responses take slots.
 var slotsOf = map[string]int64{
 	"GET /v1/threads":                              pageSlots,
+	"GET /v1/threads/{id}":                         pageSlots,
+	"GET /v1/thread-counts":                        pageSlots,
+	"GET /v1/approvals":                            bulkySlots,
 	"GET /v1/threads/{id}/messages":                pageSlots,
 	"GET /v1/threads/{id}/events":                  pageSlots,
 	"GET /v1/events":                               pageSlots,
@@ -38,17 +43,21 @@ var slotsOf = map[string]int64{
 	"GET /v1/erasures":                             pageSlots,
 	"GET /v1/person-erasures":                      pageSlots,
 	"GET /v1/threads/{id}/decisions":               pageSlots,
+	"GET /v1/threads/{id}/grants":                  pageSlots,
 	"GET /v1/threads/{id}/world/messages":          pageSlots,
 	"GET /v1/chat/{id}/messages":                   bulkySlots,
 	"GET /v1/ag-ui/{id}/messages":                  bulkySlots,
 	"POST /v1/ag-ui/connect":                       bulkySlots,
 	"GET /v1/agents":                               bulkySlots,
+	"GET /v1/agents/{name}":                        pageSlots,
 	"GET /v1/agents/{name}/versions":               pageSlots,
 	"GET /v1/agents/changes":                       pageSlots,
 	"GET /v1/schedules/{id}/versions":              pageSlots,
 	"GET /v1/threads/{id}/model-calls/{messageId}": bulkySlots,
 	"GET /v1/threads/{id}/tool-calls":              bulkySlots,
+	"GET /v1/knowledge":                            pageSlots,
 	"GET /v1/knowledge/documents":                  pageSlots,
+	"GET /v1/knowledge/documents/{id}":             pageSlots,
 	"GET /v1/knowledge/documents/{id}/chunks":      pageSlots,
 	"GET /v1/knowledge/search":                     pageSlots,
 	"GET /v1/entities":                             pageSlots,
@@ -58,49 +67,158 @@ var slotsOf = map[string]int64{
 	"POST /v1/markdown":                            bulkySlots,
 }
 
-// slots are those of a server.
-type slots struct{ pages, comparisons *gate }
+// slots are those of a server. Responses take slots for the memory that they need, and reads, with the requests of MCP clients, a place for
+// the time that they need: a process that also runs threads would do nothing but read for those who read much, and posts would wait.
+type slots struct {
+	within                          time.Duration
+	pages, reads, asks, comparisons *gate
+}
+
+// asksPerRead is the number of requests that wait for threads, for each read: they wait for workers, who have other work.
+const asksPerRead = 8
 
 func newSlots(within time.Duration) *slots {
-	return &slots{pages: newGate(slotCount, within), comparisons: newGate(comparisons, within)}
+	reads := max(2, int64(runtime.GOMAXPROCS(0)/2)) // the rest is for threads and posts; one key does not take all
+	return &slots{within, newGate(slotCount), newGate(reads), newGate(reads * asksPerRead), newGate(comparisons)}
 }
 
-// of returns the gate of a pattern, and how much of it a request takes.
-func (s *slots) of(pattern string) (*gate, int64) {
-	if pattern == comparePattern {
-		return s.comparisons, 1
+// taken is what a request has taken.
+type taken struct {
+	slots *slots
+
+	mu sync.Mutex
+
+	// all gives all of it back, and read the place among the reads, if it has one. asks means that it has a place among those who ask.
+	all  []func()
+	read func()
+	asks bool
+}
+
+type takenKey struct{}
+
+// takenBy returns what a request has taken, or nil.
+func takenBy(ctx context.Context) *taken {
+	t, _ := ctx.Value(takenKey{}).(*taken)
+	return t
+}
+
+// takenByOrigin is takenBy for the request of an MCP client in which this one is made. A read has its place, which ends with a request that is
+// no read, or that waits.
+func takenByOrigin(ctx context.Context) *taken {
+	if r, ok := ctx.Value(originKey{}).(*http.Request); ok {
+		return takenBy(r.Context())
 	}
-	return s.pages, slotsOf[pattern]
+	return nil
 }
 
-type slotKey struct{}
+// bounded reports whether requests to a pattern may have to wait.
+func bounded(pattern string) bool {
+	return slotsOf[pattern] > 0 || pattern == comparePattern || pattern == mcpPattern || strings.HasPrefix(pattern, http.MethodGet+" /v1/")
+}
 
-// serve serves a request once it has its slots.
+// serve serves a request once it has what it takes.
 func (s *slots) serve(w http.ResponseWriter, r *http.Request, pattern string, to route, next http.Handler) {
-	g, count := s.of(pattern)
-	if count == 0 {
+	if !bounded(pattern) {
+		takenByOrigin(r.Context()).stopReading()
 		next.ServeHTTP(w, r)
 		return
 	}
-	leave, err := g.enter(r.Context(), count)
-	if err != nil {
+	t := &taken{slots: s}
+	defer t.release()
+	if err := t.enter(r.Context(), pattern); err != nil {
 		w.Header().Set("Retry-After", "1")
-		status := http.StatusServiceUnavailable
-		if errors.Is(err, errShare) {
-			status = http.StatusTooManyRequests
-		}
-		to.refuse(w, status, err.Error())
+		to.refuse(w, statusOf(err), err.Error())
 		return
 	}
-	defer leave()
-	next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), slotKey{}, leave)))
+	next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), takenKey{}, t)))
 }
 
-// releaseSlots gives the slots of a request back, because it becomes a stream.
-func releaseSlots(ctx context.Context) {
-	if leave, ok := ctx.Value(slotKey{}).(func()); ok {
+func (t *taken) enter(ctx context.Context, pattern string) (err error) {
+	ctx, cancel := context.WithTimeout(ctx, t.slots.within)
+	defer cancel()
+	slots := slotsOf[pattern]
+	// The place comes first for all, or those with a place would wait for those with slots.
+	if (slots > 0 || pattern == mcpPattern) && !takenByOrigin(ctx).reads() {
+		t.read, err = t.take(ctx, t.slots.reads, 1)
+	}
+	if err == nil && slots > 0 {
+		_, err = t.take(ctx, t.slots.pages, slots)
+	}
+	if err == nil && pattern == comparePattern {
+		_, err = t.take(ctx, t.slots.comparisons, 1)
+	}
+	return err
+}
+
+func (t *taken) take(ctx context.Context, g *gate, part int64) (leave func(), err error) {
+	leave, err = g.enter(ctx, part)
+	if err == nil {
+		t.all = append(t.all, leave)
+	}
+	return leave, err
+}
+
+// reads reports whether a request has a place among the reads.
+func (t *taken) reads() bool {
+	if t == nil {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.read != nil
+}
+
+// stopReading gives the place among the reads back.
+func (t *taken) stopReading() {
+	if t == nil {
+		return
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.read != nil {
+		t.read()
+		t.read = nil
+	}
+}
+
+func (t *taken) release() {
+	t.stopReading()
+	for _, leave := range t.all {
 		leave()
 	}
+}
+
+// releaseSlots gives back what a request has taken, because it becomes a stream.
+func releaseSlots(ctx context.Context) {
+	takenByOrigin(ctx).stopReading()
+	if t := takenBy(ctx); t != nil {
+		t.release()
+	}
+}
+
+// awaitsOthers gives back what a request has taken that is about to wait for a thread or a model, and takes a place among those that do.
+// The error is a problem document.
+func awaitsOthers(ctx context.Context) error {
+	takenByOrigin(ctx).stopReading()
+	t := takenBy(ctx)
+	if t == nil || t.asks {
+		return nil
+	}
+	t.release()
+	within, cancel := context.WithTimeout(ctx, t.slots.within)
+	defer cancel()
+	if _, err := t.take(within, t.slots.asks, 1); err != nil {
+		return later(statusOf(err), "1", err.Error())
+	}
+	t.asks = true
+	return nil
+}
+
+func statusOf(err error) int {
+	if errors.Is(err, errShare) {
+		return http.StatusTooManyRequests
+	}
+	return http.StatusServiceUnavailable
 }
 
 var (
@@ -111,9 +229,8 @@ var (
 // gate bounds what is in progress at once. Each principal has at most half of it, and a queue of its own, so that those who ask for much
 // wait for themselves.
 type gate struct {
-	size   int64
-	within time.Duration
-	all    *semaphore.Weighted
+	size int64
+	all  *semaphore.Weighted
 
 	mu     sync.Mutex
 	queues map[string]*queue
@@ -125,19 +242,17 @@ type queue struct {
 	count int
 }
 
-func newGate(size int64, within time.Duration) *gate {
-	return &gate{size: size, within: within, all: semaphore.NewWeighted(size), queues: map[string]*queue{}}
+func newGate(size int64) *gate {
+	return &gate{size: size, all: semaphore.NewWeighted(size), queues: map[string]*queue{}}
 }
 
-// enter waits for the request to have its part, until it has waited for too long. leave may be called more than once.
+// enter waits for the request to have its part, until ctx ends. leave may be called more than once.
 func (g *gate) enter(ctx context.Context, part int64) (leave func(), err error) {
 	of := shareOf(ctx)
 	q := g.join(of)
 	if q == nil {
 		return nil, errShare
 	}
-	ctx, cancel := context.WithTimeout(ctx, g.within)
-	defer cancel()
 	if q.share.Acquire(ctx, part) != nil {
 		g.quit(of, q)
 		return nil, errShare
@@ -160,7 +275,7 @@ func (g *gate) join(of string) *queue {
 	defer g.mu.Unlock()
 	q := g.queues[of]
 	if q == nil {
-		share := g.size / 2
+		share := max(1, g.size/2)
 		if of == "" {
 			share = g.size
 		}
