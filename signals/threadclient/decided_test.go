@@ -54,7 +54,7 @@ func TestBehindTheStore(t *testing.T) {
 		"one that was decided":               {pending, decide, []string{"c1.request.2", "c1.decision.2"}, nil},
 		"one that has a result":              {pending, decide, []string{"c1.request.2", "c1.result"}, nil},
 		"another round":                      {pending, decide, []string{"c1.request"}, nil},
-		"one that nobody has seen":           {early, decide, nil, nil},
+		"S4-91 one that nobody has seen":     {early, decide, nil, nil},
 		"one that is early":                  {early, decide, []string{"c1.request.2"}, signals.ErrEarly},
 		"no workflow yet":                    {gone, decide, []string{"c1.request.2"}, signals.ErrEarly},
 		"no thread":                          {gone, decide, nil, signals.ErrThreadNotFound},

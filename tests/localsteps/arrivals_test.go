@@ -150,10 +150,10 @@ func TestStartedBeforeInterrupt(t *testing.T) {
 func TestDecisionBeforeSecondRun(t *testing.T) {
 	t.Parallel()
 	for name, decide := range map[string]func(k killed, id string, d signals.Decide) error{
-		"by signal": func(k killed, id string, d signals.Decide) error {
+		"S4-91 by signal": func(k killed, id string, d signals.Decide) error {
 			return k.Temporal.SignalWorkflow(k.Ctx(), signals.WorkflowID(k.TaskQueue, id), "", signals.SignalDecide, d)
 		},
-		"by update": func(k killed, id string, d signals.Decide) error {
+		"S4-91 by update": func(k killed, id string, d signals.Decide) error {
 			out, err := k.Threads.Decide(k.Ctx(), id, d)
 			if err == nil && out.Result != signals.DecideAccepted {
 				err = fmt.Errorf("the result is %s", out.Result)
@@ -171,7 +171,9 @@ func TestDecisionBeforeSecondRun(t *testing.T) {
 			asked := check.OfType(k.Harness, id, event.TypeApprovalRequest)
 			require.Len(t, asked, 1)
 			answered := make(chan error, 1)
-			go func() { answered <- decide(k, id, check.Approving(harness.Payload[event.ApprovalRequest](k.Harness, asked[0]))) }()
+			go func() {
+				answered <- decide(k, id, check.Approving(harness.Payload[event.ApprovalRequest](k.Harness, asked[0])))
+			}()
 			k.Start()
 			require.NoError(t, <-answered)
 			require.Equal(t, signals.TurnCompleted, k.Ends(id, "e1").Status)
