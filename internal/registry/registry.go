@@ -213,6 +213,9 @@ func (r *Registry) Agents(ctx context.Context, namespace string) (out []agent.Ag
 	}
 }
 
+// readAtOnce is the number of stored definitions that a list holds in memory besides the agents of its page: each may be large.
+const readAtOnce = 16
+
 // Place is the last agent of a page of a list. The zero value stands before the first agent and behind the last one.
 type Place struct {
 	Name string
@@ -249,7 +252,8 @@ func (r *Registry) List(ctx context.Context, namespace string, after Place, limi
 		after = Place{Stored: true}
 	}
 	for len(page) < limit {
-		kept, err := r.kept.Agents(ctx, namespace, after.Name, limit)
+		some := min(limit, readAtOnce)
+		kept, err := r.kept.Agents(ctx, namespace, after.Name, some)
 		if err != nil {
 			return nil, Place{}, err
 		}
@@ -262,7 +266,7 @@ func (r *Registry) List(ctx context.Context, namespace string, after Place, limi
 				break
 			}
 		}
-		if len(kept) < limit && len(page) < limit {
+		if len(kept) < some && len(page) < limit {
 			return page, Place{}, nil
 		}
 	}
