@@ -113,7 +113,7 @@ func (cfg *Config) validate() error {
 // work makes what a worker needs: the client, which its activities use too, and the activities.
 func (r *Runtime) work(tools *tool.Set, hooks *hook.Set) (err error) {
 	cfg := &r.cfg
-	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue, StepQueues: r.queuesOfSteps, Redact: cfg.Redact, Erased: cfg.erased, Known: cfg.hasEvent, Urgent: cfg.urgent, AnswerWithin: cfg.AnswerWithin})
+	r.client, err = threadclient.New(threadclient.Config{Temporal: cfg.Temporal, Namespace: cfg.Namespace, TaskQueue: cfg.TaskQueue, StepQueues: r.queuesOfSteps, Redact: cfg.Redact, Erased: cfg.erased, Known: cfg.hasRecord, Urgent: cfg.urgent, AnswerWithin: cfg.AnswerWithin})
 	if err != nil {
 		return err
 	}

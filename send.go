@@ -185,9 +185,9 @@ func (r *Runtime) Send(ctx context.Context, m event.NewMessage, o SendOptions) (
 	return turn, nil
 }
 
-// hasEvent asks the store for an event.
-func (cfg *Config) hasEvent(ctx context.Context, namespace, threadID, eventID string) (bool, error) {
-	records, err := cfg.Store.RecordsByID(ctx, event.ThreadKey{Namespace: namespace, ThreadID: threadID}, eventID)
+// hasRecord asks the store for a record.
+func (cfg *Config) hasRecord(ctx context.Context, namespace, threadID, recordID string) (bool, error) {
+	records, err := cfg.Store.RecordsByID(ctx, event.ThreadKey{Namespace: namespace, ThreadID: threadID}, recordID)
 	return len(records) > 0, err
 }
 
@@ -202,7 +202,7 @@ func (r *Runtime) newFollower(m event.NewMessage, o SendOptions) (*follower, err
 	threads := r.client
 	if o.Namespace != "" && o.Namespace != threads.Namespace() {
 		var err error
-		threads, err = threadclient.New(threadclient.Config{Temporal: r.cfg.Temporal, Namespace: o.Namespace, TaskQueue: r.cfg.TaskQueue, Redact: r.cfg.Redact, Erased: r.cfg.erased, Known: r.cfg.hasEvent, Urgent: r.cfg.urgent, AnswerWithin: r.cfg.AnswerWithin})
+		threads, err = threadclient.New(threadclient.Config{Temporal: r.cfg.Temporal, Namespace: o.Namespace, TaskQueue: r.cfg.TaskQueue, Redact: r.cfg.Redact, Erased: r.cfg.erased, Known: r.cfg.hasRecord, Urgent: r.cfg.urgent, AnswerWithin: r.cfg.AnswerWithin})
 		if err != nil {
 			return nil, err
 		}

@@ -32,8 +32,8 @@ var (
 	// posting it again; another message needs another id.
 	ErrConflict = errors.New("the thread already has an event with this id and another content")
 	// ErrEarly means that the thread does not know the tool call yet, and may learn of it: people see
-	// an approval request as soon as it is stored. The caller can retry.
-	ErrEarly = errors.New("the thread does not know this tool call yet, and a model call is in progress: try again")
+	// an approval request as soon as it is stored, and after a restart the thread catches up. The caller can retry.
+	ErrEarly = errors.New("the thread does not know this tool call yet, and is at work or catches up after a restart: try again")
 	// ErrProcessed means that the event was processed too long ago for the thread to remember the
 	// result of its turn. The thread's records contain it.
 	ErrProcessed = errors.New("the event was processed long ago, and how its turn ended is no longer kept: read the thread's records")

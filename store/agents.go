@@ -48,8 +48,9 @@ type Agents interface {
 	// there never was one.
 	Agent(ctx context.Context, namespace, name string) (AgentVersion, error)
 
-	// Agents returns the newest versions of all agents that are not deleted, by name.
-	Agents(ctx context.Context, namespace string) ([]AgentVersion, error)
+	// Agents returns the newest versions of the agents that are not deleted, by name, after the agent with a name. The default
+	// limit and the maximum are [MaxAgents].
+	Agents(ctx context.Context, namespace, after string, limit int) ([]AgentVersion, error)
 
 	// AgentVersions returns the versions of an agent before a version, newest first. Before 0
 	// starts with the newest. The default limit is 20, the maximum 100.
@@ -106,6 +107,9 @@ const (
 const (
 	// MaxAgentDefinition is the maximum size of a definition, in bytes.
 	MaxAgentDefinition = 256 << 10
+
+	// MaxAgents is the maximum number of agents that are read at once.
+	MaxAgents = 100
 
 	DefaultAgentVersions = 20
 	MaxAgentVersions     = 100
@@ -187,6 +191,14 @@ func AgentVersionBounds(before, limit int) (int, int) {
 		limit = DefaultAgentVersions
 	}
 	return before, min(limit, MaxAgentVersions)
+}
+
+// AgentLimit applies the default and the maximum of [Agents].Agents.
+func AgentLimit(limit int) int {
+	if limit <= 0 || limit > MaxAgents {
+		return MaxAgents
+	}
+	return limit
 }
 
 // maxVersion is the maximum value of a driver's column.

@@ -45,14 +45,14 @@ func (t approvals) decide(ctx workflow.Context, name string, d signals.Decide) {
 const earlyDecisionTimeout = 5 * time.Second
 
 func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
-	if _, _, below := t.state.Children.Request(d.ToolCallID); below {
-		f, err := t.state.Forward(workflow.Now(ctx), d)
-		return children(t).decideForChild(ctx, f, err)
-	}
-	early := func() bool { return t.state.IsEarlyDecision(d.ToolCallID) }
+	early := func() bool { return t.state.IsEarlyDecision(d) }
 	kept, err := t.awaitCall(ctx, early, func() (signals.DecideOutcome, bool) { return signals.DecideAccepted, t.state.Decisions.BufferEarly(d) })
 	if kept != "" || err != nil {
 		return signals.DecideResult{Result: kept}, err
+	}
+	if _, _, below := t.state.Children.Request(d.ToolCallID); below {
+		f, err := t.state.Forward(workflow.Now(ctx), d)
+		return children(t).decideForChild(ctx, f, err)
 	}
 	if err := t.state.CheckAlone(d); err != nil {
 		return signals.DecideResult{}, refuse(err)
@@ -113,11 +113,12 @@ func (t approvals) watchDecisions(ctx workflow.Context) {
 		supersedes := func() bool { _, ok := s.Superseding(); return ok }
 		checks := func() bool { _, ok := s.Decisions.NextToCheck(); return ok }
 		due := func() bool {
-			return checks() || s.RestoredDue() || s.Turns.Cascading() != nil || supersedes()
+			return checks() || s.RestoredDue() || s.EarlyDue() || s.Turns.Cascading() != nil || supersedes()
 		}
 		for workflow.Await(ctx, due) == nil {
 			t.pendingSends++
 			s.ApplyRestored(workflow.Now(ctx))
+			t.applyEarly(ctx)
 			for q, ok := s.Superseding(); ok; q, ok = s.Superseding() {
 				t.affect(ctx, q)
 			}
@@ -131,6 +132,20 @@ func (t approvals) watchDecisions(ctx workflow.Context) {
 			t.pendingSends--
 		}
 	})
+}
+
+// applyEarly handles the decisions, results and answers by signal that are no longer early.
+func (t approvals) applyEarly(ctx workflow.Context) {
+	for {
+		switch d, a := t.state.NextEarly(workflow.Now(ctx)); {
+		case d != nil:
+			t.decide(ctx, signals.SignalDecide, *d)
+		case a != nil:
+			inputs(t).answer(ctx, signals.SignalAnswerInput, *a)
+		default:
+			return
+		}
+	}
 }
 
 // cascade checks waiting calls again that a new grant may cover.

@@ -31,16 +31,16 @@ func (t inputs) answer(ctx workflow.Context, name string, a signals.InputAnswers
 }
 
 func (t inputs) updateAnswer(ctx workflow.Context, a signals.InputAnswers) (signals.DecideResult, error) {
-	if t.state.Children.Input(a) {
-		f, err := t.state.ForwardInput(workflow.Now(ctx), a)
-		return children(t).decideForChild(ctx, f, err)
-	}
 	early := func() bool { return t.state.IsEarlyInput(a) }
 	kept, err := t.awaitCall(ctx, early, func() (signals.DecideOutcome, bool) {
 		return signals.DecideAccepted, t.state.Decisions.BufferEarlyInput(a)
 	})
 	if kept != "" || err != nil {
 		return signals.DecideResult{Result: kept}, err
+	}
+	if t.state.Children.Input(a) {
+		f, err := t.state.ForwardInput(workflow.Now(ctx), a)
+		return children(t).decideForChild(ctx, f, err)
 	}
 	out, err := t.state.AnswerInput(workflow.Now(ctx), a)
 	if err != nil {

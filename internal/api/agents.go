@@ -3,11 +3,13 @@ package api
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"net/http"
 	"net/url"
 	"strconv"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/store"
 )
 
 // AgentChange is the author and the condition of a change. IfVersion is the expected newest
@@ -25,12 +27,18 @@ func (c AgentChange) query() url.Values {
 	return out
 }
 
-// Agents lists the agents, without their definitions.
-func (c *Client) Agents(ctx context.Context) ([]agent.Summary, error) {
-	out, err := call[struct {
-		Agents []agent.Summary `json:"agents"`
-	}](ctx, c, http.MethodGet, c.url(nil, "agents"), nil, "listing the agents")
-	return out.Agents, err
+// AllAgents is a limit of [Client.Agents] that no server reaches.
+const AllAgents = math.MaxInt
+
+// Agents lists the agents, without their definitions, at most limit.
+func (c *Client) Agents(ctx context.Context, limit int) ([]agent.Summary, error) {
+	return listed(url.Values{}, limit, store.MaxAgents, func(query url.Values) ([]agent.Summary, string, error) {
+		page, err := call[struct {
+			Agents []agent.Summary `json:"agents"`
+			Next   string          `json:"next"`
+		}](ctx, c, http.MethodGet, c.url(query, "agents"), nil, "listing the agents")
+		return page.Agents, page.Next, err
+	})
 }
 
 // Agent returns an agent.

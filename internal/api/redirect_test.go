@@ -17,7 +17,7 @@ func TestNoRedirects(t *testing.T) {
 		c := newClient(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, other.URL, status)
 		}))
-		_, err := c.Agents(t.Context())
+		_, err := c.Agents(t.Context(), AllAgents)
 		require.ErrorContains(t, err, "redirects to "+strings.TrimPrefix(other.URL, "http://"))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"syscall"
@@ -104,8 +105,25 @@ func check(u *url.URL) error {
 		return failed("the address must begin with http:// or https:// and a host")
 	case u.User != nil:
 		return failed("the address must not contain a name or a password")
+	case isNumber(u.Hostname()):
+		return failed("the host %q is a number and no IP address: write the address in full, such as 192.0.2.1, or a name", u.Hostname())
 	}
 	return nil
+}
+
+// isNumber reports whether a host ends in a number and is no IP address as it is written. Such forms of IPv4 addresses, as 2130706433
+// or 0x7f.1, are names to a resolver, which no server ever has.
+func isNumber(host string) bool {
+	if _, err := netip.ParseAddr(host); err == nil {
+		return false
+	}
+	host = strings.TrimSuffix(host, ".")
+	last := strings.ToLower(host[strings.LastIndexByte(host, '.')+1:])
+	digits, hexadecimal := "0123456789", strings.HasPrefix(last, "0x")
+	if hexadecimal {
+		last, digits = last[2:], digits+"abcdef"
+	}
+	return (last != "" || hexadecimal) && strings.Trim(last, digits) == ""
 }
 
 // Get fetches a document. The error is an [*Error], or that of the context.
@@ -125,11 +143,31 @@ func (c *Client) Get(ctx context.Context, address string) (document.File, error)
 	if e, ok := errors.AsType[*Error](err); ok {
 		return document.File{}, e
 	}
+	last := address // after redirects
 	if e, ok := errors.AsType[*url.Error](err); ok {
-		err = e.Err // without the address, which may contain a secret
+		err, last = e.Err, e.URL // without the address, which may contain a secret
 	}
-	_, refused := errors.AsType[*publicnet.Error](err)
-	return document.File{}, &Error{Reason: "the address could not be fetched: " + err.Error(), Retryable: !refused}
+	return document.File{}, &Error{Reason: "the address could not be fetched: " + err.Error(), Retryable: !c.definite(last, err)}
+}
+
+// definite reports whether a connection will fail again: the address is refused, the name does not exist, or no way leads to
+// the IP address. A private server may only be down.
+func (c *Client) definite(address string, err error) bool {
+	if _, refused := errors.AsType[*publicnet.Error](err); refused {
+		return true
+	}
+	if lookup, ok := errors.AsType[*net.DNSError](err); ok {
+		return lookup.IsNotFound
+	}
+	op, dialed := errors.AsType[*net.OpError](err)
+	u, bad := url.Parse(address)
+	if !dialed || op.Op != "dial" || bad != nil {
+		return false
+	}
+	if _, named := netip.ParseAddr(u.Hostname()); named != nil {
+		return false
+	}
+	return errors.Is(err, syscall.ENETUNREACH) || !c.cfg.Private && !errors.Is(err, syscall.ECONNREFUSED)
 }
 
 func (c *Client) get(ctx context.Context, address string) (f document.File, err error) {

@@ -4,9 +4,11 @@ import (
 	"compress/gzip"
 	"context"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -106,9 +108,44 @@ func TestGetStaysOutside(t *testing.T) {
 	refuses(c, s.URL+"/inside", "127.0.0.2")
 }
 
+// TestGetEnds: a connection that fails for good is not tried again.
+func TestGetEnds(t *testing.T) {
+	t.Parallel()
+	dial := func(err error) error { return &net.OpError{Op: "dial", Net: "tcp", Err: err} }
+	for name, tc := range map[string]struct {
+		address           string
+		err               error
+		public, inPrivate bool // whether it is tried again
+	}{
+		"no such name":               {"http://nowhere.example/", dial(&net.DNSError{IsNotFound: true}), false, false},
+		"no answer about a name":     {"http://nowhere.example/", dial(&net.DNSError{IsTimeout: true}), true, true},
+		"a server that is down":      {"http://there.example/", dial(os.NewSyscallError("connect", syscall.ETIMEDOUT)), true, true},
+		"no way to an IP address":    {"http://192.88.99.1/", dial(os.NewSyscallError("connect", syscall.ENETUNREACH)), false, false},
+		"no answer of an IP address": {"http://192.88.99.1/", dial(os.ErrDeadlineExceeded), false, true},
+		"a server that starts":       {"http://[2606:4700::1111]/", dial(os.NewSyscallError("connect", syscall.ECONNREFUSED)), true, true},
+		"an answer that ends":        {"http://192.88.99.1/", io.ErrUnexpectedEOF, true, true},
+	} {
+		for private, again := range map[bool]bool{false: tc.public, true: tc.inPrivate} {
+			c := New(Config{Private: private})
+			c.http.Transport = failing{tc.err}
+			_, err := c.Get(t.Context(), tc.address)
+			var got *Error
+			require.ErrorAs(t, err, &got)
+			require.Equal(t, again, got.Retryable, "%s, private %v", name, private)
+		}
+	}
+}
+
+// failing is a network on which each request fails.
+type failing struct{ err error }
+
+func (f failing) RoundTrip(*http.Request) (*http.Response, error) { return nil, f.err }
+
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	require.NoError(t, Validate("https://example.com/a.pdf?b=c"))
+	for _, address := range []string{"https://example.com/a.pdf?b=c", "http://1.1.1.1:80/", "http://[2606:4700::1111]/", "http://a.1b/", "http://9.example/", "http://cafe/"} {
+		require.NoError(t, Validate(address), address)
+	}
 	for address, want := range map[string]string{
 		"":                                     "must begin with http",
 		"ftp://example.com/a":                  "must begin with http",
@@ -116,6 +153,12 @@ func TestValidate(t *testing.T) {
 		"https://ann:secret@example.com":       "must not contain a name",
 		"https://example.com/%zz":              "is not valid",
 		"https://" + strings.Repeat("a", 3000): "the limit is 2048",
+		"http://2130706433/":                   "is a number and no IP address",
+		"http://127.1/":                        "is a number and no IP address",
+		"http://0x7f.0.0.1:80/":                "is a number and no IP address",
+		"http://0177.0.0.1/":                   "is a number and no IP address",
+		"http://1.1.1.1./":                     "is a number and no IP address",
+		"http://example.0x/":                   "is a number and no IP address",
 	} {
 		require.ErrorContains(t, Validate(address), want, address)
 	}

@@ -30,13 +30,9 @@ func (s *server) agentsTool() tool {
 }
 
 func (s *server) agents(ctx context.Context) (agentList, error) {
-	all, err := s.api.Agents(ctx)
-	out := agentList{Agents: []agentInfo{}}
-	for _, a := range all {
-		if len(out.Agents) == maxAgents {
-			out.More = true
-			break
-		}
+	all, err := s.api.Agents(ctx, maxAgents+1) // one more shows whether there are more
+	out := agentList{Agents: []agentInfo{}, More: len(all) > maxAgents}
+	for _, a := range all[:min(len(all), maxAgents)] {
 		out.Agents = append(out.Agents, agentInfo{
 			Name: a.Name, Description: cut(a.Description, maxError/4), Model: a.Model, Default: a.Default, Problem: cut(a.Problem, maxError/4),
 		})

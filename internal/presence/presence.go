@@ -22,6 +22,10 @@ const (
 	maxThreads = 10_000
 	maxViewers = 100
 
+	// maxOfOne and maxInThread bound the viewers of one principal: in this process, and of one thread.
+	maxOfOne    = maxThreads / 10
+	maxInThread = maxViewers / 10
+
 	// sweepEvery is how often what is over is forgotten, at most.
 	sweepEvery = time.Second
 
@@ -29,8 +33,12 @@ const (
 	tellWithin = 5 * time.Second
 )
 
-// ErrFull means that the process cannot remember more threads or viewers.
-var ErrFull = errors.New("too many viewers")
+// ErrFull means that the process cannot remember more threads or viewers, and ErrShare that it would remember too many of one
+// principal.
+var (
+	ErrFull  = errors.New("too many viewers")
+	ErrShare = errors.New("too many viewers of one principal")
+)
 
 // Viewer is somebody who looks at a thread.
 type Viewer = stream.Viewer
@@ -44,6 +52,9 @@ type Room struct {
 	mu      sync.Mutex
 	threads map[stream.Key]*thread
 	swept   time.Time
+
+	// held counts the viewers of each principal.
+	held map[string]int
 }
 
 // thread is what a process knows of a thread at which one of its clients looks.
@@ -64,19 +75,21 @@ type seen struct {
 	Viewer
 	at time.Time
 
-	// here means that a client of this process is the viewer.
+	// here means that a client of this process is the viewer, and of is its principal.
 	here bool
+	of   string
 }
 
 // New returns a room without viewers. now is the clock.
 func New(s stream.Stream, now func() time.Time, logger *slog.Logger) *Room {
-	return &Room{stream: s, now: now, logger: logger, threads: map[stream.Key]*thread{}}
+	return &Room{stream: s, now: now, logger: logger, threads: map[stream.Key]*thread{}, held: map[string]int{}}
 }
 
 // See notes that a viewer looks at a thread, tells all processes, and returns the others who do, the first to come first.
-// Those of other processes may be missing in the first response.
-func (r *Room) See(ctx context.Context, key stream.Key, v Viewer) ([]Viewer, error) {
-	t, err := r.enter(ctx, key, v)
+// Those of other processes may be missing in the first response. of is the principal of the viewer, who leaves room for those of
+// others; "" = it need not.
+func (r *Room) See(ctx context.Context, key stream.Key, v Viewer, of string) ([]Viewer, error) {
+	t, err := r.enter(ctx, key, v, of)
 	if err != nil {
 		return nil, err
 	}
@@ -115,29 +128,12 @@ func (r *Room) Leave(ctx context.Context, key stream.Key, id string) error {
 }
 
 // enter adds a viewer of this process to a thread, to which the process then listens.
-func (r *Room) enter(ctx context.Context, key stream.Key, v Viewer) (*thread, error) {
+func (r *Room) enter(ctx context.Context, key stream.Key, v Viewer, of string) (*thread, error) {
 	r.sweep()
-	r.mu.Lock()
-	t, listens := r.threads[key]
-	if !listens {
-		if len(r.threads) >= maxThreads {
-			r.mu.Unlock()
-			return nil, ErrFull
-		}
-		t = &thread{ready: make(chan struct{}), viewers: map[string]seen{}}
-		r.threads[key] = t
+	t, listens, err := r.admit(key, v, of)
+	if err != nil {
+		return nil, err
 	}
-	before, known := t.viewers[v.ID]
-	if !known && len(t.viewers) >= maxViewers {
-		r.mu.Unlock()
-		return nil, ErrFull
-	}
-	v.Since = r.now()
-	if known {
-		v.Since = before.Since
-	}
-	t.viewers[v.ID] = seen{v, r.now(), true}
-	r.mu.Unlock()
 	if !listens {
 		stop, err := r.stream.Listen(ctx, notices(key), func(n stream.Notice) {
 			if n.Viewer != nil {
@@ -147,6 +143,9 @@ func (r *Room) enter(ctx context.Context, key stream.Key, v Viewer) (*thread, er
 		r.mu.Lock()
 		t.stop, t.err = stop, err
 		if err != nil {
+			for id := range t.viewers {
+				r.remove(t, id)
+			}
 			delete(r.threads, key)
 		}
 		r.mu.Unlock()
@@ -163,6 +162,53 @@ func (r *Room) enter(ctx context.Context, key stream.Key, v Viewer) (*thread, er
 	return t, nil
 }
 
+// admit adds a viewer to a thread if there is room. listens reports whether the process listens to the thread, or is about to.
+func (r *Room) admit(key stream.Key, v Viewer, of string) (t *thread, listens bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if t, listens = r.threads[key]; !listens {
+		t = &thread{ready: make(chan struct{}), viewers: map[string]seen{}}
+	}
+	before, known := t.viewers[v.ID]
+	switch {
+	case known && before.here:
+	case of != "" && (r.held[of] >= maxOfOne || t.viewersOf(of) >= maxInThread):
+		return nil, false, ErrShare
+	case !listens && len(r.threads) >= maxThreads, !known && len(t.viewers) >= maxViewers:
+		return nil, false, ErrFull
+	}
+	v.Since = r.now()
+	if known {
+		v.Since = before.Since
+	}
+	r.remove(t, v.ID)
+	r.held[of]++
+	t.viewers[v.ID] = seen{v, r.now(), true, of}
+	r.threads[key] = t
+	return t, listens, nil
+}
+
+// viewersOf counts the viewers of a principal.
+func (t *thread) viewersOf(of string) (n int) {
+	for _, s := range t.viewers {
+		if s.here && s.of == of {
+			n++
+		}
+	}
+	return n
+}
+
+// remove removes a viewer from a thread. The lock is held.
+func (r *Room) remove(t *thread, id string) {
+	s := t.viewers[id]
+	delete(t.viewers, id)
+	if s.here {
+		if r.held[s.of]--; r.held[s.of] == 0 {
+			delete(r.held, s.of)
+		}
+	}
+}
+
 // hear notes what a process has told. Its viewer, if new, is told who is here.
 func (r *Room) hear(key stream.Key, v Viewer) {
 	r.mu.Lock()
@@ -172,7 +218,7 @@ func (r *Room) hear(key stream.Key, v Viewer) {
 		return
 	}
 	if v.Left {
-		delete(t.viewers, v.ID)
+		r.remove(t, v.ID)
 		return
 	}
 	at := r.now().Add(-v.Ago)
@@ -180,7 +226,7 @@ func (r *Room) hear(key stream.Key, v Viewer) {
 	if !known && len(t.viewers) >= maxViewers || at.Before(before.at) {
 		return
 	}
-	t.viewers[v.ID] = seen{v, at, before.here}
+	t.viewers[v.ID] = seen{v, at, before.here, before.of}
 	if known {
 		return
 	}
@@ -210,7 +256,7 @@ func (r *Room) sweep() {
 		here := false
 		for id, s := range t.viewers {
 			if now.Sub(s.at) > TTL {
-				delete(t.viewers, id)
+				r.remove(t, id)
 			} else {
 				here = here || s.here
 			}

@@ -48,7 +48,7 @@ type process struct {
 // sees notes a viewer, and returns the names of the others.
 func (p process) sees(id string) []string {
 	p.t.Helper()
-	others, err := p.See(p.t.Context(), key, presence.Viewer{ID: id, Name: id})
+	others, err := p.See(p.t.Context(), key, presence.Viewer{ID: id, Name: id}, "")
 	require.NoError(p.t, err)
 	names := []string{}
 	for _, v := range others {
@@ -116,7 +116,7 @@ func TestPresenceOfOneThread(t *testing.T) {
 	p := newProcess(t, memory.New(memory.Config{}), &clock{})
 	require.Empty(t, p.sees("ann"))
 	for _, k := range []stream.Key{{Namespace: "default", ThreadID: "t2"}, {Namespace: "other", ThreadID: "t1"}} {
-		others, err := p.See(t.Context(), k, presence.Viewer{ID: "bob", Name: "bob"})
+		others, err := p.See(t.Context(), k, presence.Viewer{ID: "bob", Name: "bob"}, "")
 		require.NoError(t, err)
 		require.Empty(t, others)
 	}
@@ -166,11 +166,38 @@ func TestPresenceFull(t *testing.T) {
 	for i := range 100 {
 		require.Len(t, p.sees(fmt.Sprint(i)), i)
 	}
-	_, err := p.See(t.Context(), key, presence.Viewer{ID: "one more"})
+	_, err := p.See(t.Context(), key, presence.Viewer{ID: "one more"}, "")
 	require.ErrorIs(t, err, presence.ErrFull)
 	require.Len(t, p.sees("7"), 99, "those who are here stay")
 	require.NoError(t, p.Leave(t.Context(), key, "8"))
 	require.Len(t, p.sees("one more"), 99)
+}
+
+// TestPresenceShare: a principal leaves room for the viewers of others, in a thread and in the process.
+func TestPresenceShare(t *testing.T) {
+	t.Parallel()
+	c := &clock{now: time.Now()}
+	p := newProcess(t, memory.New(memory.Config{}), c)
+	see := func(thread, id, of string) error {
+		_, err := p.See(t.Context(), stream.Key{Namespace: "default", ThreadID: thread}, presence.Viewer{ID: of + id, Name: of}, of)
+		return err
+	}
+	for i := range 10 {
+		require.NoError(t, see("t1", fmt.Sprint(i), "key:eve"))
+	}
+	require.ErrorIs(t, see("t1", "another", "key:eve"), presence.ErrShare)
+	require.NoError(t, see("t1", "7", "key:eve"), "those who are here stay")
+	require.NoError(t, see("t1", "1", "key:ann"))
+	require.NoError(t, p.Leave(t.Context(), stream.Key{Namespace: "default", ThreadID: "t1"}, "key:eve8"))
+	require.NoError(t, see("t1", "another", "key:eve"))
+
+	for i := range 990 {
+		require.NoError(t, see(fmt.Sprint("more", i), "1", "key:eve"))
+	}
+	require.ErrorIs(t, see("last", "1", "key:eve"), presence.ErrShare)
+	require.NoError(t, see("last", "1", "key:ann"))
+	c.add(presence.TTL + time.Second)
+	require.NoError(t, see("last", "1", "key:eve"), "those who are gone do not count")
 }
 
 // slow is a stream that holds back the notice that a viewer is here.
@@ -196,7 +223,7 @@ func TestPresenceLeavesLast(t *testing.T) {
 	p := newProcess(t, s, &clock{})
 	done := make(chan error, 2)
 	go func() {
-		_, err := p.See(t.Context(), key, presence.Viewer{ID: "ann"})
+		_, err := p.See(t.Context(), key, presence.Viewer{ID: "ann"}, "")
 		done <- err
 	}()
 	<-s.held

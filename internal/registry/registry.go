@@ -164,60 +164,113 @@ func (r *Registry) base(ctx context.Context, namespace, name string) (agent.Agen
 	return r.configured.Agent(ctx, namespace, name)
 }
 
-// unknown returns the error for an unknown name. It lists the known names if they can be read.
+// maxKnown is the number of stored agents whose names the error for an unknown one lists.
+const maxKnown = 20
+
+// unknown returns the error for an unknown name. It lists known names if they can be read.
 func (r *Registry) unknown(ctx context.Context, namespace, name string) error {
-	all, err := r.List(ctx, namespace)
-	if err != nil {
+	configured, err := r.listConfigured(ctx, namespace)
+	kept, failed := r.kept.Agents(ctx, namespace, "", maxKnown)
+	if err = errors.Join(err, failed); err != nil {
 		return fmt.Errorf("%w: %q", agent.ErrUnknown, name)
 	}
-	known := make([]string, len(all))
-	for i, e := range all {
-		known[i] = e.Name
+	known, more := []string{}, ""
+	for _, a := range configured {
+		known = append(known, a.Name)
+	}
+	for _, v := range kept {
+		if indexOf(configured, v.Name) < 0 {
+			known = append(known, v.Name)
+		}
+	}
+	if len(kept) == maxKnown {
+		more = " and perhaps others"
 	}
 	slices.Sort(known)
-	return fmt.Errorf("%w: %q; known are %v", agent.ErrUnknown, name, known)
+	return fmt.Errorf("%w: %q; known are %v%s", agent.ErrUnknown, name, known, more)
+}
+
+func indexOf(list []agent.Agent, name string) int {
+	return slices.IndexFunc(list, func(a agent.Agent) bool { return strings.EqualFold(a.Name, name) })
 }
 
 // Agents implements [agent.Lister]: it returns all usable agents.
-func (r *Registry) Agents(ctx context.Context, namespace string) ([]agent.Agent, error) {
-	all, err := r.List(ctx, namespace)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]agent.Agent, 0, len(all))
-	for _, e := range all {
-		if e.Problem == nil {
-			out = append(out, e.Agent)
+func (r *Registry) Agents(ctx context.Context, namespace string) (out []agent.Agent, err error) {
+	out = []agent.Agent{}
+	for after := (Place{}); ; {
+		page, next, err := r.List(ctx, namespace, after, store.MaxAgents)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range page {
+			if e.Problem == nil {
+				out = append(out, e.Agent)
+			}
+		}
+		if after = next; next == (Place{}) {
+			return out, nil
 		}
 	}
-	return out, nil
 }
 
-// List returns all agents: first the configured ones in their order, with stored definitions if
+// readAtOnce is the number of stored definitions that a list holds in memory besides the agents of its page: each may be large.
+const readAtOnce = 16
+
+// Place is the last agent of a page of a list. The zero value stands before the first agent and behind the last one.
+type Place struct {
+	Name string
+
+	// Stored means that the agent is not among the configured ones.
+	Stored bool
+}
+
+// List returns a page of the agents: first the configured ones in their order, with stored definitions if
 // there are any, then those that are only stored, by name. If the configured source is no
-// [agent.Lister], only its default agent is listed.
-func (r *Registry) List(ctx context.Context, namespace string) ([]Entry, error) {
+// [agent.Lister], only its default agent is listed. The maximum limit is [store.MaxAgents].
+func (r *Registry) List(ctx context.Context, namespace string, after Place, limit int) (page []Entry, next Place, err error) {
+	limit = store.AgentLimit(limit)
 	configured, err := r.listConfigured(ctx, namespace)
 	if err != nil {
-		return nil, err
+		return nil, Place{}, err
 	}
-	kept, err := r.kept.Agents(ctx, namespace)
-	if err != nil {
-		return nil, err
+	if !after.Stored {
+		rest := configured
+		if after.Name != "" {
+			rest = configured[indexOf(configured, after.Name)+1:]
+		}
+		for _, a := range rest[:min(len(rest), limit)] {
+			e := checked(Entry{Agent: a, Source: Configured})
+			kept, err := r.stored(ctx, namespace, a.Name)
+			if err != nil {
+				return nil, Place{}, err
+			}
+			if kept != nil {
+				e = *kept
+			}
+			page, next = append(page, e), Place{Name: a.Name}
+		}
+		after = Place{Stored: true}
 	}
-	out := make([]Entry, 0, len(configured)+len(kept))
-	for _, a := range configured {
-		out = append(out, checked(Entry{Agent: a, Source: Configured}))
-	}
-	for _, v := range kept {
-		at := slices.IndexFunc(configured, func(a agent.Agent) bool { return strings.EqualFold(a.Name, v.Name) })
-		if at < 0 {
-			out = append(out, entry(v))
-		} else {
-			out[at] = entry(v)
+	for len(page) < limit {
+		some := min(limit, readAtOnce)
+		kept, err := r.kept.Agents(ctx, namespace, after.Name, some)
+		if err != nil {
+			return nil, Place{}, err
+		}
+		for _, v := range kept {
+			after.Name = v.Name
+			if indexOf(configured, v.Name) >= 0 {
+				continue
+			}
+			if page, next = append(page, entry(v)), after; len(page) == limit {
+				break
+			}
+		}
+		if len(kept) < some && len(page) < limit {
+			return page, Place{}, nil
 		}
 	}
-	return out, nil
+	return page, next, nil
 }
 
 func (r *Registry) listConfigured(ctx context.Context, namespace string) ([]agent.Agent, error) {

@@ -210,8 +210,22 @@ func TestList(t *testing.T) {
 	r := registry.New(configured, kept, known.Known{})
 	list := func(r *registry.Registry) []string {
 		t.Helper()
-		all, err := r.List(t.Context(), ns)
+		all, next, err := r.List(t.Context(), ns, registry.Place{}, 0)
 		require.NoError(t, err)
+		require.Zero(t, next)
+		for limit := 1; limit <= len(all); limit++ {
+			var paged []registry.Entry
+			for after := (registry.Place{}); ; after = next {
+				page, more, err := r.List(t.Context(), ns, after, limit)
+				require.NoError(t, err)
+				require.LessOrEqual(t, len(page), limit)
+				paged, next = append(paged, page...), more
+				if next == (registry.Place{}) {
+					break
+				}
+			}
+			require.Equal(t, all, paged, "in pages of %d", limit)
+		}
 		return names(all)
 	}
 	require.Equal(t, []string{"configured clerk", "configured Critic"}, list(r))
@@ -254,7 +268,7 @@ func TestDefinitionThatCannotBeRead(t *testing.T) {
 			require.ErrorAs(t, err, &field)
 			require.NotErrorIs(t, err, agent.ErrUnknown)
 			require.Empty(t, a.Model, "nothing of it is used, nor the one that is configured")
-			all, err := r.List(t.Context(), ns)
+			all, _, err := r.List(t.Context(), ns, registry.Place{}, 0)
 			require.NoError(t, err, "the others can be listed")
 			require.Equal(t, []string{"stored clerk", "configured Critic"}, names(all))
 			require.ErrorAs(t, all[0].Problem, &field)
@@ -275,7 +289,9 @@ var errDown = errors.New("down")
 func (broken) Agent(context.Context, string, string) (store.AgentVersion, error) {
 	return store.AgentVersion{}, errDown
 }
-func (broken) Agents(context.Context, string) ([]store.AgentVersion, error) { return nil, errDown }
+func (broken) Agents(context.Context, string, string, int) ([]store.AgentVersion, error) {
+	return nil, errDown
+}
 
 type downRegistry struct{}
 
@@ -294,7 +310,7 @@ func TestDown(t *testing.T) {
 				require.ErrorIs(t, err, errDown)
 				require.NotErrorIs(t, err, agent.ErrUnknown, "it may well be there")
 			}
-			_, err := r.List(t.Context(), ns)
+			_, _, err := r.List(t.Context(), ns, registry.Place{}, 0)
 			require.ErrorIs(t, err, errDown)
 			_, err = r.Agents(t.Context(), ns)
 			require.ErrorIs(t, err, errDown)

@@ -102,7 +102,7 @@ func (a *access) authorize(w http.ResponseWriter, r *http.Request, pattern strin
 	ctx, cancel := context.WithCancelCause(auth.NewContext(r.Context(), p))
 	defer cancel(nil)
 	defer a.recheck(r, to.role, cancel)()
-	a.slots.serve(w, r.WithContext(ctx), slotsOf[pattern], to, next)
+	a.slots.serve(w, r.WithContext(ctx), pattern, to, next)
 }
 
 // requestKey is the context key of the request of a public route.

@@ -64,7 +64,7 @@ func (h *agentHandlers) agentChanges(ctx context.Context, in *agentChangesInput)
 		return nil, h.agentProblem(ctx, err)
 	}
 	if stream {
-		leave, err := h.viewers.enter()
+		leave, err := h.viewers.enter(ctx)
 		if err != nil {
 			return nil, err
 		}

@@ -62,9 +62,15 @@ type agentVersionsInput struct {
 	Limit  int `query:"limit" minimum:"1" maximum:"100" default:"20" doc:"Of a page"`
 }
 
+type agentsInput struct {
+	Cursor string `query:"cursor" doc:"The next of the previous page"`
+	Limit  int    `query:"limit" minimum:"1" maximum:"100" default:"100" doc:"Of a page"`
+}
+
 type agentsOutput struct {
 	Body struct {
 		Agents []agent.Summary `json:"agents" nullable:"false" doc:"Configured agents first, then those that are only stored, by name"`
+		Next   string          `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
 	}
 }
 
@@ -127,12 +133,29 @@ func (h *agentHandlers) registerAgents() {
 	h.registerAgentChanges()
 }
 
-func (h *agentHandlers) listAgents(ctx context.Context, _ *struct{}) (*agentsOutput, error) {
-	all, err := h.agents.List(ctx, h.namespace)
+// storedOnly is the part of a cursor that stands behind the configured agents.
+const storedOnly = "stored"
+
+func (h *agentHandlers) listAgents(ctx context.Context, in *agentsInput) (*agentsOutput, error) {
+	after := registry.Place{}
+	if in.Cursor != "" {
+		last, ok := parsePageCursor(in.Cursor, 2)
+		if !ok {
+			return nil, refuse(http.StatusUnprocessableEntity, "query.cursor", badCursor)
+		}
+		after = registry.Place{Name: last[1], Stored: last[0] == storedOnly}
+	}
+	all, next, err := h.agents.List(ctx, h.namespace, after, in.Limit)
 	if err != nil {
 		return nil, h.agentProblem(ctx, err)
 	}
 	out := &agentsOutput{}
+	switch {
+	case next.Stored:
+		out.Body.Next = pageCursor(storedOnly, next.Name)
+	case next.Name != "":
+		out.Body.Next = pageCursor("", next.Name)
+	}
 	out.Body.Agents = make([]agent.Summary, 0, len(all))
 	first, err := h.agents.Find(ctx, h.namespace, "")
 	if err != nil && !errors.Is(err, agent.ErrUnknown) {

@@ -86,7 +86,25 @@ func TestAgents(t *testing.T) {
 		require.Equal(t, fullDefinition(), before.body["definition"], "every field comes back")
 		again := w.putAgent("zoe?ifVersion=1", before.body["definition"], 200)
 		require.Equal(t, before.body, again.body)
-		require.Equal(t, []string{"stored bot 2", "configured Critic", "stored zoe 1"}, named(t, w.call("GET", "/v1/agents", nil)))
+		all := w.call("GET", "/v1/agents", nil)
+		require.Equal(t, []string{"stored bot 2", "configured Critic", "stored zoe 1"}, named(t, all))
+		require.NotContains(t, all.body, "next")
+	})
+	t.Run("they are listed in pages", func(t *testing.T) {
+		for limit, want := range map[string][][]string{
+			"1": {{"stored bot 2"}, {"configured Critic"}, {"stored zoe 1"}, nil},
+			"2": {{"stored bot 2", "configured Critic"}, {"stored zoe 1"}},
+		} {
+			var pages [][]string
+			for cursor, more := "", true; more; {
+				page := w.call("GET", "/v1/agents?limit="+limit+"&cursor="+cursor, nil)
+				pages = append(pages, named(t, page))
+				cursor, more = page.body["next"].(string)
+			}
+			require.Equal(t, want, pages)
+		}
+		require.Equal(t, []string{"query.cursor"}, w.call("GET", "/v1/agents?cursor=x", nil).problem(t, 422))
+		require.Equal(t, []string{"query.limit"}, w.call("GET", "/v1/agents?limit=101", nil).problem(t, 422))
 	})
 	t.Run("S4-47 a thread can be opened with it at once", func(t *testing.T) {
 		w.call("POST", "/v1/threads", object{"agent": "nobody"}).problem(t, 422)

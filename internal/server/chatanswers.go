@@ -107,7 +107,11 @@ func (h *chatHandlers) settle(ctx context.Context, threadID, sender string, answ
 			a.id, a.decision.Round = request.ToolCallID, request.Round
 			taken, err = h.decide(within, threadID, sender, a)
 		case a.result != nil:
-			if !slices.ContainsFunc(waiting.ClientCalls, func(c event.ClientCall) bool { return c.ToolCallID == a.id }) {
+			open := slices.ContainsFunc(waiting.ClientCalls, func(c event.ClientCall) bool { return c.ToolCallID == a.id })
+			if !open {
+				open, err = h.open(within, threadID, recordid.ClientCall(a.id), recordid.Result(a.id))
+			}
+			if !open || err != nil {
 				break
 			}
 			a.result.ToolCallID, taken = a.id, true

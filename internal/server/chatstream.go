@@ -80,7 +80,7 @@ func (h *chatHandlers) stream(ctx context.Context, body *chatRequest, at chatfee
 
 // streamAs opens the reader before the response begins, so that errors have a status.
 func (h *chatHandlers) streamAs(ctx context.Context, as wire, threadID string, at chatfeed.Answer, e chatfeed.Encoder) (*huma.StreamResponse, error) {
-	leave, err := h.viewers.enter()
+	leave, err := h.viewers.enter(ctx)
 	if err != nil {
 		return nil, err
 	}

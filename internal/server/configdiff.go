@@ -16,6 +16,11 @@ type configHandlers struct {
 	compare func(ctx context.Context, file []byte) (configdiff.Diff, error)
 }
 
+const (
+	comparePath    = "/v1/config/diff"
+	comparePattern = http.MethodPost + " " + comparePath
+)
+
 type configDiffInput struct {
 	Body struct {
 		File string `json:"file" minLength:"1" doc:"The changed configuration file, in YAML. Environment variables are those of the API's process"`
@@ -24,7 +29,7 @@ type configDiffInput struct {
 
 func (h *configHandlers) registerConfig() {
 	register(h.core, auth.RoleAdmin, huma.Operation{
-		OperationID: "diffConfig", Method: http.MethodPost, Path: "/v1/config/diff", Tags: []string{"server"},
+		OperationID: "diffConfig", Method: http.MethodPost, Path: comparePath, Tags: []string{"server"},
 		Summary:     "Compare a changed configuration file with what runs",
 		Description: "Says what the change would do to calls that wait for approval, and which agents, tools, rules, hooks, webhooks, groups of approvers and sections of the file differ. Nothing is changed. `starter config diff` shows the result.",
 		Errors:      []int{422},

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,9 +36,13 @@ type output[T any] struct{ Body T }
 // register registers an operation for principals with the role, with the common limits and errors.
 func register[I, O any](c *core, role auth.Role, op huma.Operation, handler func(context.Context, *I) (*O, error)) {
 	op.MaxBodyBytes = c.maxBody + 1 // the limit itself counts as exceeded
+	pattern := op.Method + " " + op.Path
+	if bounded(pattern) && !slices.Contains(op.Errors, http.StatusTooManyRequests) {
+		op.Errors = append(op.Errors, http.StatusTooManyRequests)
+	}
 	op.RejectUnknownQueryParameters = true
 	secure(&op, role)
-	c.access.routes[op.Method+" "+op.Path] = route{role: role}
+	c.access.routes[pattern] = route{role: role}
 	huma.Register(c.api, op, handler)
 }
 
@@ -83,6 +88,11 @@ func compress(out io.Writer, write func(io.Writer) error) error {
 
 // ask sends a request to a thread, with a time limit. The error is a problem document.
 func ask[T any](ctx context.Context, c *core, threadID string, request func(context.Context) (T, error)) (*output[T], error) {
+	if threadID != "" {
+		if err := awaitsOthers(ctx); err != nil {
+			return nil, err
+		}
+	}
 	within, cancel := c.answer(ctx)
 	defer cancel()
 	out, err := request(within)

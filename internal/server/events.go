@@ -183,7 +183,7 @@ func wantsStream(accept string) bool {
 
 // watch opens the reader before the response begins, so that errors are problem documents.
 func (h *eventHandlers) watch(ctx context.Context, id string, v view, from projection.From) (*huma.StreamResponse, error) {
-	leave, err := h.viewers.enter()
+	leave, err := h.viewers.enter(ctx)
 	if err != nil {
 		return nil, err
 	}

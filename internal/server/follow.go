@@ -181,7 +181,7 @@ func (f *followed) open(ctx context.Context, i int, now bool) error {
 			return err
 		}
 	}
-	leave, err := f.viewers.enter()
+	leave, err := f.viewers.enter(ctx)
 	if err != nil {
 		return err
 	}

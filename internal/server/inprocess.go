@@ -50,7 +50,7 @@ func (p inProcess) do(req *http.Request) (*http.Response, error) {
 	if !ok {
 		return nil, errors.New("there is no request with credentials")
 	}
-	in := req.Clone(req.Context())
+	in := req.Clone(context.WithValue(req.Context(), takenKey{}, (*taken)(nil))) // a session has the values of the request that opened it
 	in.Host, in.RemoteAddr, in.TLS, in.RequestURI = origin.Host, origin.RemoteAddr, origin.TLS, req.URL.RequestURI()
 	for name, values := range origin.Header {
 		if credential(name) && in.Header.Get(name) == "" {

@@ -332,6 +332,9 @@ func (h *knowledgeHandlers) search(ctx context.Context, in *searchKnowledgeInput
 	if !store.Storable(in.Q) {
 		return nil, refuse(http.StatusUnprocessableEntity, "query.q", "must be UTF-8 without NUL characters")
 	}
+	if err := awaitsOthers(ctx); err != nil { // the embedder
+		return nil, err
+	}
 	found, err := h.library.Search(ctx, h.namespace, library.Query{Text: in.Q, Collections: in.Collections, Limit: in.Limit})
 	return &output[library.Found]{found}, h.knowledgeProblem(ctx, "query.", "", err)
 }

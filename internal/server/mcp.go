@@ -2,7 +2,7 @@ package server
 
 import (
 	"context"
-	"fmt"
+	"iter"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -17,17 +17,15 @@ import (
 )
 
 const (
-	// maxSessions is the maximum number of MCP sessions, and sessionIdle the time without a request
-	// after which one ends.
-	maxSessions = 1000
-	sessionIdle = 30 * time.Minute
-
 	// replayBytes is the maximum size of what is kept for clients of sessions that reconnect.
 	replayBytes = 16 << 20
 
 	// closeWithin is the time in which calls end when the server closes.
 	closeWithin = 2 * time.Second
 )
+
+// mcpPattern is the pattern of the requests of MCP clients.
+const mcpPattern = http.MethodPost + " /mcp"
 
 // statelessFrom is the first version of the protocol without sessions.
 const statelessFrom = "2026-07-28"
@@ -37,7 +35,7 @@ type mcpHandlers struct {
 	*core
 	viewers *viewers
 
-	sessions         func() *mcp.Server
+	sessions         *mcpSessions
 	stateful, single http.Handler
 }
 
@@ -56,8 +54,11 @@ func registerMCP(c *core, mux *http.ServeMux, handler http.Handler, v *viewers, 
 		s.AddReceivingMiddleware(withOrigin)
 		return s
 	}
-	h := &mcpHandlers{core: c, viewers: v, sessions: sync.OnceValue(serve)} // few handlers have clients of MCP
-	stateless := sync.OnceValue(serve)
+	stateful, stateless := sync.OnceValue(serve), sync.OnceValue(serve) // few handlers have clients of MCP
+	h := &mcpHandlers{core: c, viewers: v, sessions: &mcpSessions{
+		open:  func() iter.Seq[*mcp.ServerSession] { return stateful().Sessions() },
+		known: map[string]*mcpSession{}, opening: map[string]int{},
+	}}
 	events := mcp.NewMemoryEventStore(nil)
 	events.SetMaxBytes(replayBytes)
 	common := mcp.StreamableHTTPOptions{
@@ -67,10 +68,10 @@ func registerMCP(c *core, mux *http.ServeMux, handler http.Handler, v *viewers, 
 	withSessions, without := common, common
 	withSessions.EventStore, withSessions.SessionTimeout = events, sessionIdle
 	without.Stateless, without.PropagateRequestCancellation = true, true
-	h.stateful = bound(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return h.sessions() }, &withSessions))
+	h.stateful = bound(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return stateful() }, &withSessions))
 	h.single = bound(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return stateless() }, &without))
-	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
-		c.access.handle(mux, route{role: anyRole}, method+" /mcp", h.serve)
+	for _, pattern := range []string{mcpPattern, http.MethodGet + " /mcp", http.MethodDelete + " /mcp"} {
+		c.access.handle(mux, route{role: anyRole}, pattern, h.serve)
 	}
 	return nil
 }
@@ -79,10 +80,9 @@ func (h *mcpHandlers) serve(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	if r.Method == http.MethodGet {
-		leave, err := h.viewers.enter()
+		leave, err := h.viewers.enter(ctx)
 		if err != nil {
-			w.Header().Set("Retry-After", "5")
-			writeProblem(w, http.StatusServiceUnavailable, err.Error())
+			writeError(w, err)
 			return
 		}
 		defer leave()
@@ -96,22 +96,23 @@ func (h *mcpHandlers) serve(w http.ResponseWriter, r *http.Request) {
 		h.single.ServeHTTP(w, r)
 		return
 	}
-	if r.Method == http.MethodPost && r.Header.Get("Mcp-Session-Id") == "" && h.full() {
-		w.Header().Set("Retry-After", "60")
-		writeProblem(w, http.StatusServiceUnavailable, fmt.Sprintf("%d MCP sessions are open, which is the most that this server serves", maxSessions))
+	of, id := shareOf(ctx), r.Header.Get(sessionID)
+	if r.Method != http.MethodPost || id != "" {
+		defer h.sessions.use(id, of)()
+		h.stateful.ServeHTTP(w, r)
 		return
 	}
+	opened, err := h.sessions.enter(of)
+	if err != nil {
+		writeError(w, err)
+		return
+	}
+	defer func() { opened(w.Header().Get(sessionID)) }()
 	h.stateful.ServeHTTP(w, r)
 }
 
-// full reports whether there are too many sessions.
-func (h *mcpHandlers) full() bool {
-	n := 0
-	for range h.sessions().Sessions() {
-		n++
-	}
-	return n >= maxSessions
-}
+// sessionID is the header with the id of a session.
+const sessionID = "Mcp-Session-Id"
 
 // originOf is the name under which the information about a token has the request.
 const originOf = "request"
@@ -122,7 +123,7 @@ func bound(next http.Handler) http.Handler {
 	next = sdkauth.RequireBearerToken(func(_ context.Context, _ string, r *http.Request) (*sdkauth.TokenInfo, error) {
 		p := auth.FromContext(r.Context())
 		origin := r.Context().Value(originKey{})
-		return &sdkauth.TokenInfo{UserID: string(p.Kind) + ":" + p.Name, Extra: map[string]any{originOf: origin}}, nil
+		return &sdkauth.TokenInfo{UserID: userID(p), Extra: map[string]any{originOf: origin}}, nil
 	}, &sdkauth.RequireBearerTokenOptions{AllowMissingExpiration: true})(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		known := r.Clone(context.WithValue(r.Context(), originKey{}, r))

@@ -45,7 +45,7 @@ func (h *presenceHandlers) registerPresence() {
 		Summary: "Say that somebody looks at a thread, and see who else does",
 		Description: "A viewer counts for 30 seconds: repeat it every 10. Those who are served by other processes may be missing in the first response. " +
 			"Nothing of it is stored.",
-		Errors: []int{403, 404, 422, 503},
+		Errors: []int{403, 404, 422, 429, 503},
 	}, h.see)
 }
 
@@ -69,12 +69,14 @@ func (h *presenceHandlers) see(ctx context.Context, in *presenceInput) (*output[
 	if in.Body.Left {
 		err = h.room.Leave(within, h.key(in.ID), v.ID)
 	} else {
-		others, err = h.room.See(within, h.key(in.ID), v)
+		others, err = h.room.See(within, h.key(in.ID), v, shareOf(ctx))
 	}
 	for _, o := range others {
 		out.Body.Others = append(out.Body.Others, PresentViewer{o.Name, o.Since})
 	}
 	switch {
+	case errors.Is(err, presence.ErrShare):
+		return nil, later(http.StatusTooManyRequests, "30", "too many windows of this key look at threads of this process, or at this one; close some")
 	case errors.Is(err, presence.ErrFull):
 		return nil, later(http.StatusServiceUnavailable, "30", "too many windows look at threads of this process, or at this one; retry")
 	case err != nil && ctx.Err() == nil && !errors.Is(err, stream.ErrClosed):

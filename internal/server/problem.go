@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 
@@ -63,7 +64,7 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 			"the queue of thread %q is full; retry when it has processed some events", threadID))
 	case errors.Is(err, signals.ErrEarly):
 		return later(http.StatusServiceUnavailable, "1", fmt.Sprintf(
-			"thread %q does not know this tool call yet, and a model call is in progress; retry", threadID))
+			"thread %q does not know this tool call yet: it is at work, or catches up after a restart; retry. If this lasts, compare it with the store: starter repair %s", threadID, threadID))
 	case errors.Is(err, signals.ErrOverloaded):
 		return later(http.StatusTooManyRequests, "1", fmt.Sprintf(
 			"too many posts wait for thread %q; retry", threadID))
@@ -164,6 +165,18 @@ const maxEchoed = 64
 
 // badCursor is the problem of an invalid cursor.
 const badCursor = "Invalid cursor; use the `next` value of a previous page"
+
+// writeError writes a problem document, with its headers.
+func writeError(w http.ResponseWriter, err error) {
+	if with, ok := errors.AsType[huma.HeadersError](err); ok {
+		maps.Copy(w.Header(), with.GetHeaders())
+	}
+	status := http.StatusInternalServerError
+	if known, ok := errors.AsType[huma.StatusError](err); ok {
+		status = known.GetStatus()
+	}
+	writeProblem(w, status, err.Error())
+}
 
 func writeProblem(w http.ResponseWriter, status int, detail string) {
 	h := w.Header()

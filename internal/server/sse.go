@@ -20,17 +20,28 @@ const retryAfter = "500"
 type viewers struct {
 	open      atomic.Int64
 	max       int
+	shares    shares
 	heartbeat time.Duration
 	closing   context.Context //nolint:containedctx // the life of the server, not of a request
 }
 
-// enter counts a viewer, unless there are too many. Call leave when the viewer disconnects.
-func (v *viewers) enter() (leave func(), err error) {
+// enter counts a viewer, unless there are too many. One principal leaves a tenth of all streams to the others. Call leave when the
+// viewer disconnects.
+func (v *viewers) enter(ctx context.Context) (leave func(), err error) {
+	most := v.max - v.max/10
+	give, ok := v.shares.take(shareOf(ctx), most)
+	if !ok {
+		return nil, later(http.StatusTooManyRequests, "5", fmt.Sprintf("%d event streams of this key are open, which is the most that it may have", most))
+	}
 	if v.open.Add(1) > int64(v.max) {
 		v.open.Add(-1)
+		give()
 		return nil, later(http.StatusServiceUnavailable, "5", fmt.Sprintf("%d event streams are open, which is the most that this server serves", v.max))
 	}
-	return sync.OnceFunc(func() { v.open.Add(-1) }), nil
+	return sync.OnceFunc(func() {
+		v.open.Add(-1)
+		give()
+	}), nil
 }
 
 // stream responds with an event stream that send writes, until the client disconnects or the server

@@ -120,8 +120,10 @@ func (s *timedStore) Agent(ctx context.Context, namespace, name string) (store.A
 	return call(ctx, s, func(ctx context.Context) (store.AgentVersion, error) { return s.Store.Agent(ctx, namespace, name) })
 }
 
-func (s *timedStore) Agents(ctx context.Context, namespace string) ([]store.AgentVersion, error) {
-	return call(ctx, s, func(ctx context.Context) ([]store.AgentVersion, error) { return s.Store.Agents(ctx, namespace) })
+func (s *timedStore) Agents(ctx context.Context, namespace, after string, limit int) ([]store.AgentVersion, error) {
+	return call(ctx, s, func(ctx context.Context) ([]store.AgentVersion, error) {
+		return s.Store.Agents(ctx, namespace, after, limit)
+	})
 }
 
 func (s *timedStore) AgentVersions(ctx context.Context, namespace, name string, before, limit int) ([]store.AgentVersion, error) {

@@ -36,7 +36,7 @@ func (h *threadHandlers) watchThreads(ctx context.Context, in *listInput) (*huma
 	if err != nil {
 		return nil, h.problem(ctx, "", err)
 	}
-	leave, err := h.viewers.enter()
+	leave, err := h.viewers.enter(ctx)
 	if err != nil {
 		return nil, err
 	}

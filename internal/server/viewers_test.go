@@ -123,11 +123,11 @@ func (o *outage) Agent(ctx context.Context, namespace, name string) (out store.A
 	return o.Store.Agent(ctx, namespace, name)
 }
 
-func (o *outage) Agents(ctx context.Context, namespace string) ([]store.AgentVersion, error) {
+func (o *outage) Agents(ctx context.Context, namespace, after string, limit int) ([]store.AgentVersion, error) {
 	if err := o.fails(ctx); err != nil {
 		return nil, err
 	}
-	return o.Store.Agents(ctx, namespace)
+	return o.Store.Agents(ctx, namespace, after, limit)
 }
 
 func (o *outage) AgentVersions(ctx context.Context, namespace, name string, before, limit int) ([]store.AgentVersion, error) {

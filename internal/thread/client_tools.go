@@ -44,14 +44,11 @@ func (ts *Turns) ClientCalls() []event.ClientCall {
 // IsEarlyResult reports whether a result may arrive before its call: clients see a call as soon as
 // the reply is stored, before the thread receives the reply.
 func (s *State) IsEarlyResult(toolCallID string) bool {
-	found, waits := false, false
-	s.Turns.eachCall(func(c *Call) {
-		if c.Plan.ID == toolCallID {
-			found, waits = true, c.Plan.By == step.ByClient && c.Stage == CallReady && c.Round <= event.FirstRound
-		}
-	})
+	if c := s.Turns.call(toolCallID); c != nil {
+		return c.Plan.By == step.ByClient && c.Stage == CallReady && c.Round <= event.FirstRound
+	}
 	answered := func(x Settled) bool { return x.Key == answerKey(toolCallID) }
-	return waits || !found && s.IsEarlyDecision(toolCallID) && !slices.ContainsFunc(s.Decisions.Settled, answered)
+	return !s.knows(toolCallID) && s.mayAsk() && !slices.ContainsFunc(s.Decisions.Settled, answered)
 }
 
 // maxEarlyResultBytes limits the early results, since the state carries them over continue-as-new:

@@ -208,21 +208,50 @@ func plain(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// IsEarlyDecision reports whether a decision may arrive before its call: people see an approval request as
-// soon as the reply is stored, before the thread receives the reply. No reply is stored during an outage
-// of the model.
-func (s *State) IsEarlyDecision(toolCallID string) bool {
-	if s.Turns.Current == nil || s.Turns.Current.Interrupted != nil || s.knows(toolCallID) {
-		return false
+// IsEarlyDecision reports whether a decision may arrive before its request: people see a request as soon as the step that
+// makes it has stored it. The thread may be further behind than that step: if a worker is lost, what it did in its last
+// workflow task is done again, and a restored thread repeats whole turns.
+func (s *State) IsEarlyDecision(d signals.Decide) bool {
+	if c := s.Turns.call(d.ToolCallID); c != nil {
+		return c.Stage == CallReady && max(d.Round, event.FirstRound) > max(c.Round, event.FirstRound)
 	}
-	return slices.ContainsFunc(s.Turns.Current.Runs, func(r *AgentRun) bool {
-		return r.Phase == PhaseModel && r.Outage == nil || r.hasReply()
-	})
+	return !s.knows(d.ToolCallID) && s.mayAsk()
 }
 
+// knows reports whether a call of no turn in progress has been decided on, or waits in a sub-agent's thread.
 func (s *State) knows(toolCallID string) bool {
-	c := s.Turns.waiting(toolCallID)
-	return c != nil || slices.ContainsFunc(s.Decisions.Settled, func(x Settled) bool { return x.Key == toolCallID })
+	_, _, below := s.Children.Request(toolCallID)
+	return below || slices.ContainsFunc(s.Decisions.Settled, func(x Settled) bool { return x.Key == toolCallID })
+}
+
+// mayAsk reports whether the thread is on its way to calls that it does not know yet, or has a sub-agent that may be. A thread
+// that only waits for people is not, nor is one whose model is unavailable.
+func (s *State) mayAsk() bool {
+	delegated := false
+	s.Turns.eachCall(func(c *Call) { delegated = delegated || c.Stage == CallDelegated })
+	switch t := s.Turns.Current; {
+	case s.Closing != nil:
+		return false
+	case delegated:
+		return true
+	case t == nil || t.Interrupted != nil || s.CanPark():
+		return s.HasNext()
+	default:
+		return t.Stage == ItemArrived || t.handlingPending() || len(t.Intercepting)+len(t.Joining) > 0 || slices.ContainsFunc(t.Runs, (*AgentRun).mayAsk)
+	}
+}
+
+func (r *AgentRun) mayAsk() bool {
+	switch r.Phase {
+	case PhaseModel:
+		return r.Outage == nil || r.InFlight
+	case PhaseReply, PhaseCalls, PhasePlan:
+		return true
+	case PhaseTools:
+		return !slices.ContainsFunc(r.Calls, (*Call).waitsForPeople) // the model is called when no call waits any more
+	case PhaseReplied, PhaseAnswered, PhaseFailed, PhaseInterrupted:
+	}
+	return false
 }
 
 // maxEarly is the maximum number of early decisions, and maxDecisionBytes the maximum size of all
@@ -253,11 +282,45 @@ func (ds *Decisions) BufferEarly(d signals.Decide) bool {
 	return true
 }
 
-// applyEarly applies the early decisions and results whose calls are now known. It rejects those
-// whose calls can no longer appear.
+// applyEarly applies the early decisions, results and answers whose calls are now known. It rejects those whose calls can no longer
+// appear. Decisions on the calls of sub-agents are left to [State.NextEarly].
 func (s *State) applyEarly(now time.Time) {
-	release(&s.Decisions.Early, func(d signals.Decide) bool { return s.IsEarlyDecision(d.ToolCallID) }, func(d signals.Decide) { s.TakeDecision(now, d) })
+	release(&s.Decisions.Early, func(d signals.Decide) bool {
+		_, _, below := s.Children.Request(d.ToolCallID)
+		return below || s.IsEarlyDecision(d)
+	}, func(d signals.Decide) { s.TakeDecision(now, d) })
 	s.applyEarlyResults(now)
+	s.applyEarlyInputs(now)
+}
+
+// EarlyDue reports whether a decision, a result or an answer is no longer early.
+func (s *State) EarlyDue() bool {
+	ds := &s.Decisions
+	return slices.ContainsFunc(ds.Early, func(d signals.Decide) bool { return !s.IsEarlyDecision(d) }) ||
+		slices.ContainsFunc(ds.EarlyResults, func(res signals.ToolResult) bool { return !s.IsEarlyResult(res.ToolCallID) }) ||
+		slices.ContainsFunc(ds.EarlyInputs, func(a signals.InputAnswers) bool { return !s.IsEarlyInput(a) })
+}
+
+// NextEarly applies the results that are no longer early, and removes and returns the next decision or answer that is not: its
+// request may be one of a sub-agent. Both are nil if there is none.
+func (s *State) NextEarly(now time.Time) (d *signals.Decide, a *signals.InputAnswers) {
+	s.applyEarlyResults(now)
+	d = takeFirst(&s.Decisions.Early, func(d signals.Decide) bool { return !s.IsEarlyDecision(d) })
+	if d == nil {
+		a = takeFirst(&s.Decisions.EarlyInputs, func(a signals.InputAnswers) bool { return !s.IsEarlyInput(a) })
+	}
+	return d, a
+}
+
+// takeFirst removes and returns the first value of a list for which is says so, or nil.
+func takeFirst[T any](list *[]T, is func(T) bool) *T {
+	i := slices.IndexFunc(*list, is)
+	if i < 0 {
+		return nil
+	}
+	first := (*list)[i]
+	*list = slices.Delete(*list, i, i+1)
+	return &first
 }
 
 // release passes the held values that are no longer early to take, and keeps the others.
@@ -276,7 +339,7 @@ func release[T any](held *[]T, early func(T) bool, take func(T)) {
 // TakeDecision applies a decision that was sent by signal, or schedules its validation. It keeps one
 // that arrived before its call.
 func (s *State) TakeDecision(now time.Time, d signals.Decide) {
-	if s.IsEarlyDecision(d.ToolCallID) && s.Decisions.BufferEarly(d) {
+	if s.IsEarlyDecision(d) && s.Decisions.BufferEarly(d) {
 		return
 	}
 	if err := s.CheckAlone(d); err != nil {
@@ -337,6 +400,16 @@ func (ts *Turns) waiting(toolCallID string) *Call { return ts.callAt(toolCallID,
 func (ts *Turns) callAt(toolCallID string, stage CallStage) (found *Call) {
 	ts.eachCall(func(c *Call) {
 		if c.Plan.ID == toolCallID && c.Stage == stage {
+			found = c
+		}
+	})
+	return found
+}
+
+// call returns the call with this id, or nil.
+func (ts *Turns) call(toolCallID string) (found *Call) {
+	ts.eachCall(func(c *Call) {
+		if c.Plan.ID == toolCallID {
 			found = c
 		}
 	})

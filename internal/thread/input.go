@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -43,16 +44,14 @@ func (s *State) InputRequests() []event.InputRequest {
 	return out
 }
 
-// IsEarlyInput reports whether an answer may arrive before its request: people see a request as soon
-// as the running call has stored it, before the thread receives it.
+// IsEarlyInput reports whether an answer may arrive before its request, as [State.IsEarlyDecision] does for decisions: the
+// running call has stored it.
 func (s *State) IsEarlyInput(a signals.InputAnswers) bool {
-	early := false
-	s.Turns.eachCall(func(c *Call) {
-		if c.Plan.ID == a.ToolCallID && c.Stage == CallReady && c.Started {
-			early = roundOf(a) == c.Answered+1
-		}
-	})
-	return early
+	if c := s.Turns.call(a.ToolCallID); c != nil {
+		return c.Stage == CallReady && roundOf(a) == c.Answered+1
+	}
+	received := recordid.InputReceived(a.ToolCallID, roundOf(a))
+	return !s.Children.Input(a) && s.mayAsk() && !slices.ContainsFunc(s.Decisions.Settled, func(x Settled) bool { return x.Key == received })
 }
 
 func roundOf(a signals.InputAnswers) int { return max(a.Round, event.FirstRound) }
@@ -86,7 +85,8 @@ func (ds *Decisions) BufferEarlyInput(a signals.InputAnswers) bool {
 }
 
 func (s *State) applyEarlyInputs(now time.Time) {
-	release(&s.Decisions.EarlyInputs, s.IsEarlyInput, func(a signals.InputAnswers) { s.TakeInput(now, a) })
+	early := func(a signals.InputAnswers) bool { return s.Children.Input(a) || s.IsEarlyInput(a) }
+	release(&s.Decisions.EarlyInputs, early, func(a signals.InputAnswers) { s.TakeInput(now, a) })
 }
 
 // AnswerInput gives a call the input for which it waits, so that it runs again. If no such call waits,

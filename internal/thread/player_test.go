@@ -285,18 +285,9 @@ func (p *player) do(c command) {
 	case "result-signal":
 		s.TakeResult(now, read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"}))
 	case "answer":
-		if a := p.answers(c); s.Children.Input(a) {
-			f, err := s.ForwardInput(now, a)
-			if p.err(err); err == nil {
-				p.say("= %s by %s", f.Outcome, f.ThreadID)
-			}
-			return
-		}
-		out, err := s.AnswerInput(now, p.answers(c))
-		p.err(err)
-		p.say("= %s", out)
+		p.takeInput(false, p.answers(c))
 	case "answer-signal":
-		s.TakeInput(now, p.answers(c))
+		p.takeInput(true, p.answers(c))
 	case "task-report":
 		p.err(s.TaskReported(now, read(c, step.TaskReport{TaskID: c.id})))
 		p.cut()
@@ -455,7 +446,7 @@ func (p *player) take(signal bool, d signals.Decide) {
 		}
 		return
 	}
-	if early := s.IsEarlyDecision(d.ToolCallID); signal {
+	if early := s.IsEarlyDecision(d); signal {
 		s.TakeDecision(p.now, d)
 		return
 	} else if early {
@@ -472,4 +463,20 @@ func (p *player) take(signal bool, d signals.Decide) {
 		return
 	}
 	answer(step.CheckReply{})
+}
+
+func (p *player) takeInput(signal bool, a signals.InputAnswers) {
+	switch {
+	case p.s.Children.Input(a):
+		f, err := p.s.ForwardInput(p.now, a)
+		if p.err(err); err == nil {
+			p.say("= %s by %s", f.Outcome, f.ThreadID)
+		}
+	case signal:
+		p.s.TakeInput(p.now, a)
+	default:
+		out, err := p.s.AnswerInput(p.now, a)
+		p.err(err)
+		p.say("= %s", out)
+	}
 }

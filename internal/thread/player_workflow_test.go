@@ -307,6 +307,14 @@ func (p *player) advance() bool {
 			return true
 		}
 	}
+	switch d, a := s.NextEarly(now); {
+	case d != nil:
+		p.take(true, *d)
+		return true
+	case a != nil:
+		p.takeInput(true, *a)
+		return true
+	}
 	if d, ok := s.Decisions.NextToCheck(); ok && !p.flying(func(f *flight) bool { return f.kind == "check" }) {
 		p.start(&flight{kind: "check", key: d.ToolCallID, checked: func(reply step.CheckReply) { s.ApplyChecked(now, reply) }}, "check %s", d.ToolCallID)
 		return true

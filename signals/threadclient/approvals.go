@@ -3,18 +3,21 @@ package threadclient
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
 
 // Decide sends a decision on a tool call. The result is its outcome and, for a call that needs
 // several approvals, the number that is missing. If the outcome is [signals.DecideNotAllowed], the error wraps
-// [signals.ErrNotAllowed], as it does for [Client.Revoke], [Client.ToolResult] and [Client.AnswerInput].
+// [signals.ErrNotAllowed], as it does for [Client.Revoke], [Client.ToolResult] and [Client.AnswerInput]. While the thread is behind what
+// people see, for example after a restart, the error wraps [signals.ErrEarly]: send the decision again.
 func (c *Client) Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error) {
 	return decided(ctx, c, threadID, signals.UpdateDecide, d)
 }
@@ -42,10 +45,59 @@ func (c *Client) AnswerInput(ctx context.Context, threadID string, a signals.Inp
 // decided sends what a person decides or answers, and returns the outcome.
 func decided(ctx context.Context, c *Client, threadID, name string, in interface{ Validate() error }) (signals.DecideResult, error) {
 	out, err := ask[signals.DecideResult](ctx, c, threadID, name, in)
-	if err == nil && out.Result == signals.DecideNotAllowed {
+	switch {
+	case err == nil && out.Result == signals.DecideNotAllowed:
 		err = fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrNotAllowed)
+	case err == nil && out.Result == signals.DecideNotPending, errors.Is(err, signals.ErrThreadNotFound), errors.Is(err, signals.ErrEarly):
+		return c.compared(ctx, threadID, name, in, out, err)
 	}
 	return out, err
+}
+
+// compared returns the outcome of a decision on a call that the thread does not know, given what people see: if the store has the
+// request and no end of it, the thread is behind the store, and the decision early. What the store does not have, nobody has seen.
+func (c *conn) compared(ctx context.Context, threadID, name string, in any, out signals.DecideResult, err error) (signals.DecideResult, error) {
+	r := shownAs(in)
+	if c.known == nil || r.record == "" {
+		return out, err
+	}
+	shown, failed := c.known(ctx, c.namespace, threadID, r.record)
+	early := errors.Is(err, signals.ErrEarly)
+	switch {
+	case failed != nil:
+		return out, cmp.Or(err, failed)
+	case !shown && early && r.first:
+		return signals.DecideResult{Result: signals.DecideNotPending}, nil
+	case !shown || early:
+		return out, err
+	}
+	for _, end := range r.ends {
+		if ended, failed := c.known(ctx, c.namespace, threadID, end); ended || failed != nil {
+			return out, cmp.Or(err, failed)
+		}
+	}
+	return out, fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrEarly)
+}
+
+// shown is the record that shows people a request, and those that end it. first means that nobody can answer before it is stored.
+type shown struct {
+	record string
+	first  bool
+	ends   []string
+}
+
+func shownAs(in any) shown {
+	switch in := in.(type) {
+	case signals.Decide:
+		request := recordid.Request(event.ApprovalRequest{ToolCallID: in.ToolCallID, Round: in.Round})
+		return shown{request, true, []string{recordid.Decision(in.ToolCallID, in.Round), recordid.Result(in.ToolCallID)}}
+	case signals.InputAnswers:
+		round := max(in.Round, event.FirstRound)
+		return shown{recordid.InputRequest(in.ToolCallID, round), true, []string{recordid.InputReceived(in.ToolCallID, round), recordid.Result(in.ToolCallID)}}
+	case signals.ToolResult: // clients see the call in its message
+		return shown{recordid.ClientCall(in.ToolCallID), false, []string{recordid.Result(in.ToolCallID)}}
+	}
+	return shown{}
 }
 
 // Approvals returns the tool calls of a thread that wait for a person or a connected client,

@@ -43,10 +43,11 @@ type Config struct {
 	// have. Default: nobody is asked; an erased thread that is opened again ends at once, and is erased again.
 	Erased func(ctx context.Context, namespace, threadID string) (bool, error)
 
-	// Known reports whether the store has an event of a thread. An event that it does not have is posted by signal, which Temporal
-	// keeps within milliseconds, whatever the thread does; otherwise the thread is asked whether it has the event, with the same
-	// content or another one. Default: events to which the client gives the id are posted by signal.
-	Known func(ctx context.Context, namespace, threadID, eventID string) (bool, error)
+	// Known reports whether the store has a record of a thread, such as that of an event. An event that it does not have is posted by
+	// signal, which Temporal keeps within milliseconds, whatever the thread does; otherwise the thread is asked whether it has the
+	// event, with the same content or another one. A decision on a request that the store has and the thread does not is early: see
+	// [signals.ErrEarly]. Default: events to which the client gives the id are posted by signal, and the thread alone says what waits.
+	Known func(ctx context.Context, namespace, threadID, recordID string) (bool, error)
 
 	// Urgent is called when a thread is sent what must not wait for a step that runs as a local activity: it tells the
 	// step to let the workflow task go. Default: the thread handles it within two seconds.

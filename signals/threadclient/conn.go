@@ -26,7 +26,7 @@ type conn struct {
 	stepQueues []string
 	redact     *redact.Redactor
 	erased     func(ctx context.Context, namespace, threadID string) (bool, error)
-	known      func(ctx context.Context, namespace, threadID, eventID string) (bool, error)
+	known      func(ctx context.Context, namespace, threadID, recordID string) (bool, error)
 	urgent     func(ctx context.Context, namespace, threadID string)
 
 	answerWithin time.Duration

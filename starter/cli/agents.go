@@ -42,7 +42,7 @@ func (a agentCommands) agentListCommand() *cobra.Command {
 		Short: "List the configured and the stored agents",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.onAPI(cmd.Context(), func(ctx context.Context, stored *api.Client) error {
-				all, err := stored.Agents(ctx)
+				all, err := stored.Agents(ctx, api.AllAgents)
 				return a.show(map[string]any{"agents": all}, err, render.Agents(all, render.TableOptions{}), "no agents are configured or stored")
 			})
 		},

@@ -176,7 +176,7 @@ func (a threadCommands) knowAgent(ctx context.Context, q *threadclient.ListQuery
 	}
 	ctx, cancel := context.WithTimeout(ctx, a.flags.timeout)
 	defer cancel()
-	all, err := stored.Agents(ctx)
+	all, err := stored.Agents(ctx, api.AllAgents)
 	if err != nil {
 		a.warn("the list lacks threads of the default agent: %s", a.explain(err))
 	}

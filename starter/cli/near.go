@@ -67,7 +67,7 @@ func nearAgent(ctx context.Context, stored *api.Client, name string, err error) 
 	if !api.IsNotFound(err) {
 		return err
 	}
-	all, problem := stored.Agents(ctx)
+	all, problem := stored.Agents(ctx, api.AllAgents)
 	if problem != nil {
 		return err
 	}

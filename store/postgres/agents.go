@@ -13,7 +13,7 @@ const (
 	selectAgent = `SELECT name, version, definition, change, changed_by, changed_at, seq FROM agent_versions`
 
 	newestAgent   = selectAgent + ` WHERE namespace = $1 AND name_key = $2 AND newest`
-	allAgents     = selectAgent + ` WHERE namespace = $1 AND newest AND change <> $2 ORDER BY name_key`
+	allAgents     = selectAgent + ` WHERE namespace = $1 AND newest AND change <> $2 AND name_key > $3 ORDER BY name_key LIMIT $4`
 	agentVersions = selectAgent + ` WHERE namespace = $1 AND name_key = $2 AND version < $3 ORDER BY version DESC LIMIT $4`
 
 	agentChanges = `SELECT seq, change, name, version, changed_by, changed_at FROM agent_versions
@@ -84,11 +84,12 @@ func (s *Store) Agent(ctx context.Context, namespace, name string) (store.AgentV
 }
 
 // Agents implements [store.Agents].
-func (s *Store) Agents(ctx context.Context, namespace string) ([]store.AgentVersion, error) {
-	if !store.Storable(namespace) {
+func (s *Store) Agents(ctx context.Context, namespace, after string, limit int) ([]store.AgentVersion, error) {
+	key, ok := store.AgentKey(namespace, after)
+	if !ok {
 		return nil, nil
 	}
-	found, err := agents(ctx, s.pool, allAgents, namespace, string(store.AgentDeleted))
+	found, err := agents(ctx, s.pool, allAgents, namespace, string(store.AgentDeleted), key, store.AgentLimit(limit))
 	if err != nil {
 		return nil, fmt.Errorf("postgres: agents of %q: %w", namespace, classify(err))
 	}

@@ -325,7 +325,7 @@ func TestServerGone(t *testing.T) {
 		require.ErrorIs(t, err, store.ErrUnavailable)
 		_, err = s.Append(t.Context(), key, store.Batch{})
 		require.ErrorIs(t, err, store.ErrUnavailable)
-		_, err = s.Agents(t.Context(), "default")
+		_, err = s.Agents(t.Context(), "default", "", 0)
 		require.ErrorIs(t, err, store.ErrUnavailable)
 		require.ErrorIs(t, s.Ping(t.Context()), store.ErrUnavailable)
 	}

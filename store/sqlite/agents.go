@@ -29,7 +29,7 @@ const newestAgent = selectAgent + ` WHERE namespace = ? AND name_key = ? AND new
 func (r *agentReads) queries() map[**sql.Stmt]string {
 	return map[**sql.Stmt]string{
 		&r.newest:   newestAgent,
-		&r.all:      selectAgent + ` WHERE namespace = ? AND newest AND change <> ? ORDER BY name_key`,
+		&r.all:      selectAgent + ` WHERE namespace = ? AND newest AND change <> ? AND name_key > ? ORDER BY name_key LIMIT ? + 0`,
 		&r.versions: selectAgent + ` WHERE namespace = ? AND name_key = ? AND version < ? ORDER BY version DESC LIMIT ? + 0`,
 		&r.changes: `SELECT seq, change, name, version, changed_by, changed_at FROM agent_versions
 			WHERE namespace = ? AND seq > ? ORDER BY seq LIMIT ? + 0`,
@@ -112,8 +112,12 @@ func (s *Store) Agent(ctx context.Context, namespace, name string) (store.AgentV
 }
 
 // Agents implements [store.Agents].
-func (s *Store) Agents(ctx context.Context, namespace string) ([]store.AgentVersion, error) {
-	found, err := collect(ctx, s.readAgents.all, scanAgent, namespace, string(store.AgentDeleted))
+func (s *Store) Agents(ctx context.Context, namespace, after string, limit int) ([]store.AgentVersion, error) {
+	key, ok := store.AgentKey(namespace, after)
+	if !ok {
+		return nil, nil
+	}
+	found, err := collect(ctx, s.readAgents.all, scanAgent, namespace, string(store.AgentDeleted), key, store.AgentLimit(limit))
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: agents of %q: %w", namespace, classify(err))
 	}

@@ -110,7 +110,7 @@ func TestAgentPlans(t *testing.T) {
 	queries := r.queries()
 	for stmt, want := range map[**sql.Stmt]string{
 		&r.newest:   "USING INDEX agent_versions_newest (namespace=? AND name_key=?)",
-		&r.all:      "USING INDEX agent_versions_newest (namespace=?)",
+		&r.all:      "USING INDEX agent_versions_newest (namespace=? AND name_key>?)",
 		&r.versions: "(namespace=? AND name_key=? AND version<?)",
 		&r.changes:  "(namespace=? AND seq>?)",
 	} {

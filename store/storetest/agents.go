@@ -193,7 +193,7 @@ func testAgentDeleted(t *testing.T, s store.Store) {
 }
 
 func testAgentList(t *testing.T, s store.Store) {
-	none, err := s.Agents(t.Context(), ns)
+	none, err := s.Agents(t.Context(), ns, "", 0)
 	require.NoError(t, err)
 	require.Empty(t, none)
 	var want []store.AgentVersion
@@ -204,9 +204,28 @@ func testAgentList(t *testing.T, s store.Store) {
 		want = append(want, saveAgent(t, s, ns, v, 1))
 	}
 	saveAgent(t, s, ns, store.AgentVersion{Name: "planner", Deleted: true}, 2)
-	all, err := s.Agents(t.Context(), ns)
+	all, err := s.Agents(t.Context(), ns, "", 0)
 	require.NoError(t, err)
 	require.Equal(t, []store.AgentVersion{want[1], want[0], want[3]}, all)
+
+	var paged []store.AgentVersion
+	for after := ""; ; after = strings.ToUpper(paged[len(paged)-1].Name) {
+		page, err := s.Agents(t.Context(), ns, after, 2)
+		require.NoError(t, err)
+		paged = append(paged, page...)
+		if len(page) < 2 {
+			break
+		}
+	}
+	require.Equal(t, all, paged)
+	for i := range store.MaxAgents {
+		v := definition("one of many")
+		v.Name = fmt.Sprint("many", i)
+		saveAgent(t, s, ns, v, 0)
+	}
+	all, err = s.Agents(t.Context(), ns, "", store.MaxAgents+1)
+	require.NoError(t, err)
+	require.Len(t, all, store.MaxAgents)
 }
 
 func testAgentChanges(t *testing.T, s store.Store) {
@@ -259,7 +278,7 @@ func testAgentNamespaces(t *testing.T, s store.Store) {
 	saveAgent(t, s, "here", definition("two"), 1)
 	_, err := s.Agent(t.Context(), "there", "clerk")
 	require.ErrorIs(t, err, store.ErrNotFound)
-	all, err := s.Agents(t.Context(), "there")
+	all, err := s.Agents(t.Context(), "there", "", 0)
 	require.NoError(t, err)
 	require.Empty(t, all)
 	_, err = s.SaveAgent(t.Context(), "there", store.AgentVersion{Name: "clerk", Deleted: true}, -1)
@@ -275,9 +294,11 @@ func testAgentNamespaces(t *testing.T, s store.Store) {
 	for _, unstorable := range []string{"a\x00", "\xff"} {
 		_, err = s.Agent(t.Context(), unstorable, "clerk")
 		require.ErrorIs(t, err, store.ErrNotFound)
-		all, err = s.Agents(t.Context(), unstorable)
-		require.NoError(t, err)
-		require.Empty(t, all)
+		for _, place := range [][2]string{{unstorable, ""}, {"here", unstorable}} {
+			all, err = s.Agents(t.Context(), place[0], place[1], 0)
+			require.NoError(t, err)
+			require.Empty(t, all)
+		}
 		require.Empty(t, changesOf(t, s, unstorable, 0, 0))
 	}
 }
@@ -331,7 +352,7 @@ func testAgentClosed(t *testing.T, s store.Store) {
 	_, err = s.Agent(t.Context(), ns, "clerk")
 	require.Error(t, err)
 	require.NotErrorIs(t, err, store.ErrNotFound, "it may well be there")
-	_, err = s.Agents(t.Context(), ns)
+	_, err = s.Agents(t.Context(), ns, "", 0)
 	require.ErrorContains(t, err, ns)
 	_, err = s.AgentVersions(t.Context(), ns, "clerk", 0, 0)
 	require.ErrorContains(t, err, "clerk")

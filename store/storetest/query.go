@@ -139,7 +139,7 @@ func calls(s store.Store) map[string]func(context.Context) error {
 			return err
 		},
 		"Agent":         func(ctx context.Context) error { _, err := s.Agent(ctx, key.Namespace, "a"); return err },
-		"Agents":        func(ctx context.Context) error { _, err := s.Agents(ctx, key.Namespace); return err },
+		"Agents":        func(ctx context.Context) error { _, err := s.Agents(ctx, key.Namespace, "", 0); return err },
 		"AgentVersions": func(ctx context.Context) error { _, err := s.AgentVersions(ctx, key.Namespace, "a", 0, 0); return err },
 		"AgentChanges":  func(ctx context.Context) error { _, err := s.AgentChanges(ctx, key.Namespace, 0, 0); return err },
 		"CreateAPIKey": func(ctx context.Context) error {

@@ -1,6 +1,7 @@
 package localsteps
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -19,15 +20,21 @@ import (
 // the store had what contains text.
 func (k killed) cutAt(text, name string) (id string) {
 	k.T.Helper()
+	return k.cutIn(text, work(name), work)
+}
+
+// cutIn is cutAt for a turn of any content, in a thread that knows from turns of warm that its steps are quick.
+func (k killed) cutIn(text, content string, warm func(name string) string) (id string) {
+	k.T.Helper()
 	for range 5 {
 		id = k.Open()
 		n := 0
-		check.Paced(k.Harness, id, func() { n++; k.SayBySignal(id, work("warm"+strings.Repeat("x", n))) })
+		check.Paced(k.Harness, id, func() { n++; k.SayBySignal(id, warm("warm"+strings.Repeat("x", n))) })
 		before := len(check.HistoryOf(k.Harness, id, ""))
 		reached := k.HoldFirst(func(r killing.Report) bool {
 			return r.What == id && strings.HasPrefix(r.Key, "after ") && strings.Contains(r.Key, text)
 		})
-		k.PostMessage(id, "e1", work(name))
+		k.PostMessage(id, "e1", content)
 		check.Arrives(k.T.(*testing.T), reached, text)
 		k.Kill()
 		if lostTask(k.Harness, id, before) {
@@ -136,4 +143,42 @@ func TestStartedBeforeInterrupt(t *testing.T) {
 	}
 	require.Contains(t, said, "outcome is unknown")
 	require.LessOrEqual(t, k.Asked("act", "cut"), 1)
+}
+
+// TestDecisionBeforeSecondRun: people see a request, and the worker dies with the workflow task whose steps have stored it. A decision
+// that arrives before the second run takes effect, although the thread has yet to begin the turn again.
+func TestDecisionBeforeSecondRun(t *testing.T) {
+	t.Parallel()
+	for name, decide := range map[string]func(k killed, id string, d signals.Decide) error{
+		"S4-91 by signal": func(k killed, id string, d signals.Decide) error {
+			return k.Temporal.SignalWorkflow(k.Ctx(), signals.WorkflowID(k.TaskQueue, id), "", signals.SignalDecide, d)
+		},
+		"S4-91 by update": func(k killed, id string, d signals.Decide) error {
+			out, err := k.Threads.Decide(k.Ctx(), id, d)
+			if err == nil && out.Result != signals.DecideAccepted {
+				err = fmt.Errorf("the result is %s", out.Result)
+			}
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			k := killed{killing.New(t, harness.Options{}, "telling", "asking")}
+			k.Start()
+			id := k.cutIn(".request", "use look {\"how\":\"cut\"}\nthen\ndone", func(name string) string {
+				return fmt.Sprintf("use act {\"how\":%q}\nthen\ndone", name)
+			})
+			asked := check.OfType(k.Harness, id, event.TypeApprovalRequest)
+			require.Len(t, asked, 1)
+			answered := make(chan error, 1)
+			go func() {
+				answered <- decide(k, id, check.Approving(harness.Payload[event.ApprovalRequest](k.Harness, asked[0])))
+			}()
+			k.Start()
+			require.NoError(t, <-answered)
+			require.Equal(t, signals.TurnCompleted, k.Ends(id, "e1").Status)
+			require.Empty(t, check.OfType(k.Harness, id, event.TypeRejected))
+			require.Equal(t, 1, k.Asked("look", "cut"))
+		})
+	}
 }

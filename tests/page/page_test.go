@@ -3,6 +3,7 @@ package page
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -20,6 +21,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/browser"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -322,6 +324,18 @@ func TestFirstSession(t *testing.T) {
 	p.Write(".json textarea", strings.ReplaceAll(string(definition[1]), "demo/demo", "openai/stand-in"))
 	p.Click("tm-form button", "Save")
 	p.Sees("tm-agents h2", "greeter")
+
+	// A list of agents has pages, of which lists to choose from have all.
+	for i := range store.MaxAgents {
+		_, err := w.Store.SaveAgent(w.Ctx(), w.TaskQueue, store.AgentVersion{Name: fmt.Sprint("agent", i), Definition: json.RawMessage(`{"model":"openai/stand-in"}`)}, 0)
+		require.NoError(t, err)
+	}
+	p.Click("#nav a", "Agents")
+	p.Sees("tm-agents", "agent9")
+	require.NotContains(t, browser.Evaluate[string](p, `document.querySelector("tm-agents").textContent`), "greeter")
+	p.Click("tm-agents button", "Show more")
+	p.Sees("tm-agents", "greeter")
+	p.Until(`document.querySelector("tm-agents .cards + button").hidden`)
 
 	p.Click("a", "Threads")
 	p.Click("a, button", "New")

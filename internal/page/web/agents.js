@@ -1,5 +1,6 @@
 // Agents: listed, one shown with its versions, edited in a form, deleted and restored.
 
+import { everyAgent } from "./agentlist.js";
 import { find, store, versionsOf } from "./agentstore.js";
 import { confirmed } from "./dialog.js";
 import { act, button, fill, h, notify, pretty, time } from "./dom.js";
@@ -39,7 +40,20 @@ class Agents extends HTMLElement {
   }
 
   async #list() {
-    const { agents } = await client.request("GET /v1/agents");
+    const { agents, next } = await client.request("GET /v1/agents");
+    const cards = h("div", { class: "cards" }, agents.map(card));
+    let cursor = next ?? "";
+    const more = button(
+      "Show more",
+      (e) =>
+        act(/** @type {HTMLElement} */ (e.currentTarget), async () => {
+          const page = await client.request("GET /v1/agents", { query: { cursor } });
+          cards.append(...page.agents.map(card));
+          cursor = page.next ?? "";
+          more.hidden = cursor === "";
+        }),
+      { class: "quiet", hidden: cursor === "" },
+    );
     fill(
       this.#place,
       agents.length === 0
@@ -48,7 +62,7 @@ class Agents extends HTMLElement {
             "An agent is a role: instructions, a model, tools and limits. Define one in the configuration of the server, or here.",
             may("admin") && h("a", { class: "button primary", href: "#/agents?new" }, "New agent"),
           )
-        : h("div", { class: "cards" }, agents.map(card)),
+        : [cards, more],
     );
   }
 
@@ -115,7 +129,7 @@ class Agents extends HTMLElement {
   }
 
   async #make() {
-    const { agents } = await client.request("GET /v1/agents");
+    const agents = await everyAgent();
     await this.#form(
       agents,
       "New agent",
@@ -125,7 +139,7 @@ class Agents extends HTMLElement {
   }
 
   async #edit() {
-    const { agents } = await client.request("GET /v1/agents");
+    const agents = await everyAgent();
     const detail = await client.request("GET /v1/agents/{name}", { path: { name: this.item } });
     const doc = /** @type {Doc} */ ({ ...detail.definition });
     const stored = detail.source === "stored" ? { doc, version: detail.version } : { doc: undefined, version: 0 };

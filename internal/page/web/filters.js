@@ -1,7 +1,7 @@
 // The filters of the list of threads: a panel to choose them, and a chip for each that is on.
 
+import { everyAgent } from "./agentlist.js";
 import { button, h } from "./dom.js";
-import { client } from "./session.js";
 import { waiting } from "./waiting.js";
 
 /** @import { Filter, View } from "./views.js" */
@@ -70,10 +70,9 @@ export function filterPanel(view, go) {
     );
   };
   const agents = choice("Agent", "agent", "any", []);
-  client.request("GET /v1/agents").then(
+  everyAgent().then(
     // The choice itself stays: it may have the focus.
-    (answer) =>
-      agents.querySelector("select")?.append(...answer.agents.filter((a) => a.name !== view.agent).map((a) => h("option", { value: a.name }, a.name))),
+    (all) => agents.querySelector("select")?.append(...all.filter((a) => a.name !== view.agent).map((a) => h("option", { value: a.name }, a.name))),
     () => {}, // the agent of the view remains
   );
   const tools = [...new Set((waiting.now?.approvals ?? []).map(({ request }) => request.toolName))].sort();

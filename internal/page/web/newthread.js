@@ -1,5 +1,6 @@
 // The form that opens a thread.
 
+import { everyAgent } from "./agentlist.js";
 import { counter, offWhileLong } from "./counter.js";
 import { act, button, fill, h } from "./dom.js";
 import { guard } from "./leaving.js";
@@ -80,7 +81,7 @@ class NewThread extends HTMLElement {
     this.#unguard = guard(() => (text.value + title.value).trim() !== "");
     text.focus();
     await act(null, async () => {
-      const list = (await client.request("GET /v1/agents")).agents;
+      const list = await everyAgent();
       fill(
         agents,
         list.map((a) =>
