@@ -10,7 +10,7 @@ import (
 // layers are the layers of the root module, from the bottom up: a package imports packages of its
 // own line and of those above it.
 var layers = [][]string{
-	{"internal/strictjson", "internal/filelock", "internal/guard", "internal/publicnet", "internal/httpserver", "internal/near", "internal/outage", "internal/buildinfo", "redact"},
+	{"internal/strictjson", "internal/excerpt", "internal/filelock", "internal/guard", "internal/publicnet", "internal/httpserver", "internal/near", "internal/outage", "internal/buildinfo", "redact"},
 	{"event"},
 	{"internal/term", "internal/strictyaml", "internal/recordid", "internal/process", "internal/traceparent"},
 	{"approval"},
