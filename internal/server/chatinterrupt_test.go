@@ -1,12 +1,14 @@
 package server_test
 
 import (
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/chat"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -55,6 +57,42 @@ func TestRunBesideRequests(t *testing.T) {
 			}
 			assert.NotContains(t, got.text, "RUN_ERROR")
 			assert.Contains(t, got.text, "welcome")
+		})
+	}
+}
+
+// TestChatResultBehind: a chat's result of a tool counts also while the thread has yet to catch up with the call that the chat shows. Until
+// it has, the chat is told to send it again.
+func TestChatResultBehind(t *testing.T) {
+	for name, c := range map[string]struct {
+		ends         string
+		status, sent int
+	}{
+		"the thread is behind": {"", http.StatusServiceUnavailable, 1},
+		"too late":             {"c1.result", http.StatusOK, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.open("t1")
+			put := func(id string, r event.Record) {
+				r.ID = id
+				w.put("t1", r.In("m1"))
+			}
+			put("m1", record(event.TypeMessage, written("m1", "go")))
+			put("c1.client", record(event.TypeClientCall, event.ClientCall{ToolCallID: "c1", ToolName: "camera", Agent: "bot", Arguments: "{}"}))
+			if c.ends != "" {
+				put(c.ends, replied(c.ends, "too slow"))
+			}
+			put("m1.turn_ended", record(event.TypeTurnEnded, event.TurnEnded{EventID: "m1", Status: "completed"})) // so that the stream ends
+			w.threads.approvals.refusing = signals.ErrEarly
+			got := w.call("POST", "/v1/chat", object{"id": "t1", "messages": []object{{"id": chat.AnswerID("m1"), "role": "assistant", "parts": []object{
+				{"type": "tool-camera", "toolCallId": "c1", "state": "output-available", "input": object{}, "output": "a photo"},
+			}}}})
+			require.Equal(t, c.status, got.status, got.text)
+			require.Len(t, w.threads.approvals.results, c.sent)
+			if c.sent > 0 {
+				require.Equal(t, "1", got.header.Get("Retry-After"))
+			}
 		})
 	}
 }
