@@ -227,16 +227,15 @@ func newMatrix(t *testing.T, db store.Store, namespace string, after int) *matri
 		mortal: mortal{after: after}, Store: db, t: t, namespace: namespace, threads: map[string]*matrixThread{},
 		schedules: map[string]signals.Schedule{}, scheduled: map[string]string{},
 	}
-	ann, bob := event.CreatedByUser, event.CreatedByUser
-	m.thread("alone", "", "", m.message("a1", "a1", matrixPerson, ann, "zephyralone"), m.message("a1.1", "a1", "assistant", event.CreatedByAgent, "zephyranswer"))
+	m.thread("alone", "", "", said("a1", "a1", matrixPerson, event.CreatedByUser, "zephyralone"), said("a1.1", "a1", "assistant", event.CreatedByAgent, "zephyranswer"))
 	m.thread("shared", "The case of "+matrixTerm, "",
-		m.message("s1", "s1", "bob", bob, "hello"), m.message("s2", "s2", matrixPerson, ann, "zephyrshared"),
-		m.message("s2.1", "s2", "assistant", event.CreatedByAgent, "zephyrcalls", event.ToolCall{ID: "call1"}))
-	m.thread("shared.s1", "About zephyrsub", "shared", m.message("u1", "u1", "assistant", event.CreatedByUser, "zephyrtask"))
+		said("s1", "s1", "bob", event.CreatedByUser, "hello"), said("s2", "s2", matrixPerson, event.CreatedByUser, "zephyrshared"),
+		said("s2.1", "s2", "assistant", event.CreatedByAgent, "zephyrcalls", event.ToolCall{ID: "call1"}))
+	m.thread("shared.s1", "About zephyrsub", "shared", said("u1", "u1", "assistant", event.CreatedByUser, "zephyrtask"))
 	m.thread("titled", "About zephyrtitle", "",
-		m.message("t1", "t1", matrixPerson, ann, "zephyrfirst"), m.message("t2", "t2", "bob", bob, "hello"),
+		said("t1", "t1", matrixPerson, event.CreatedByUser, "zephyrfirst"), said("t2", "t2", "bob", event.CreatedByUser, "hello"),
 		event.NewRecord(recordid.Titled("titled", "1"), event.TypeStatus, "", "", time.Now(), event.StatusChange{Status: event.StatusUpdated, Title: "About zephyrtitle"}))
-	m.thread("others", "bobs title", "", m.message("o1", "o1", "bob", bob, "hello"))
+	m.thread("others", "bobs title", "", said("o1", "o1", "bob", event.CreatedByUser, "hello"))
 	daily := signals.Schedule{ID: "daily", ThreadID: "others", Cron: []string{"@daily"}, Message: &event.NewMessage{SenderID: matrixPerson, Content: "zephyrschedule"}}
 	_, err := scheduleversions.Note(t.Context(), db, namespace, daily.ID, &daily, matrixPerson, time.Now())
 	require.NoError(t, err)
@@ -244,7 +243,7 @@ func newMatrix(t *testing.T, db store.Store, namespace string, after int) *matri
 	return m
 }
 
-func (m *matrix) message(id, turn, who string, kind event.CreatedBy, text string, calls ...event.ToolCall) event.Record {
+func said(id, turn, who string, kind event.CreatedBy, text string, calls ...event.ToolCall) event.Record {
 	return event.NewRecord(id, event.TypeMessage, "", "", time.Now(), event.Message{ID: id, SenderID: who, SenderType: kind, Content: text, ToolCalls: calls}).In(turn)
 }
 
