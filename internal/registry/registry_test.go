@@ -289,6 +289,7 @@ var errDown = errors.New("down")
 func (broken) Agent(context.Context, string, string) (store.AgentVersion, error) {
 	return store.AgentVersion{}, errDown
 }
+
 func (broken) Agents(context.Context, string, string, int) ([]store.AgentVersion, error) {
 	return nil, errDown
 }
