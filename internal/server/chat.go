@@ -176,7 +176,7 @@ func writeText(w http.ResponseWriter, status int, detail string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write([]byte(detail)) //nolint:gosec // it is no markup; the client may have gone
+	_, _ = w.Write([]byte(detail)) // the client may have gone
 }
 
 func (h *chatHandlers) chat(ctx context.Context, in *chatInput) (*huma.StreamResponse, error) {
