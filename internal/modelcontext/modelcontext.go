@@ -3,6 +3,7 @@
 package modelcontext
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -158,15 +159,19 @@ func digest(v any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// digestOf returns the digest of a conversation, without its JSON form in memory.
+// digestOf returns the digest of a conversation: that of its JSON form, of which one message is in memory at a time.
 func digestOf(conversation []llm.Message) string {
 	sum := sha256.New()
+	var message bytes.Buffer
+	encoder := json.NewEncoder(&message)
+	sum.Write([]byte{'['})
 	for i := range conversation {
-		sum.Write([]byte{"[,"[min(i, 1)]})
-		sum.Write(form(conversation[i]))
-	}
-	if len(conversation) == 0 {
-		sum.Write([]byte{'['})
+		if i > 0 {
+			sum.Write([]byte{','})
+		}
+		message.Reset()
+		_ = encoder.Encode(&conversation[i]) // see form
+		sum.Write(bytes.TrimSuffix(message.Bytes(), []byte{'\n'}))
 	}
 	sum.Write([]byte{']'})
 	return hex.EncodeToString(sum.Sum(nil))
