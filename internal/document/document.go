@@ -6,10 +6,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"path"
 	"strings"
 	"unicode"
 
+	"github.com/threadmill/threadmill/internal/document/format"
 	"github.com/threadmill/threadmill/internal/knowledge"
 )
 
@@ -26,7 +26,7 @@ type File struct {
 
 // Text is what a document says.
 type Text struct {
-	Format Format
+	Format format.Format
 
 	// Title is the title that the document states. Empty = none.
 	Title string
@@ -75,24 +75,23 @@ var errEmpty = &Error{"the document has no text"}
 
 // parse reads a document in this process.
 func parse(j job, content []byte) (Text, error) {
-	f := File{Name: j.Name, MediaType: j.MediaType, Content: content}
-	format, err := Detect(f)
-	if err != nil {
-		return Text{}, err
+	kind, what := format.Detect(j.Name, j.MediaType, content)
+	if kind == "" {
+		return Text{}, unreadable("the format of the document (%s) cannot be read; text, Markdown, HTML, PDF, DOCX, CSV and source code can", what)
 	}
 	w := &writer{job: j, limits: j.Limits}
-	err = w.read(format, f)
+	err := w.read(kind, File{Name: j.Name, MediaType: j.MediaType, Content: content})
 	if e, ok := errors.AsType[*Error](err); ok {
 		return Text{}, e
 	}
 	if err != nil {
 		why, _, _ := strings.Cut(err.Error(), "\n") // the rest is the stack of a library
-		return Text{}, unreadable("the document is no valid %s: %s", format, why)
+		return Text{}, unreadable("the document is no valid %s: %s", kind, why)
 	}
 	if len(w.blocks) == 0 {
 		return Text{}, errEmpty
 	}
-	return Text{Format: format, Title: clean(w.title), Blocks: w.blocks}, nil
+	return Text{Format: kind, Title: clean(w.title), Blocks: w.blocks}, nil
 }
 
 // writer collects the blocks of a document.
@@ -104,14 +103,20 @@ type writer struct {
 	size   int
 }
 
-func (w *writer) read(format Format, f File) (err error) {
+// readers read the formats. A reader's error says what is wrong with a document, without naming the format.
+var readers = map[format.Format]func(*writer, File) error{
+	format.PlainText: (*writer).plainText, format.Markdown: (*writer).markdown, format.HTML: (*writer).html, format.PDF: (*writer).pdf,
+	format.DOCX: (*writer).docx, format.CSV: (*writer).csv, format.Code: (*writer).code,
+}
+
+func (w *writer) read(kind format.Format, f File) (err error) {
 	// Parsers of libraries may panic on what they do not expect.
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("%v", p)
 		}
 	}()
-	return readers[format](w, f)
+	return readers[kind](w, f)
 }
 
 // add adds a block.
@@ -149,5 +154,3 @@ func clean(text string) string {
 		return r
 	}, strings.ToValidUTF8(text, "\uFFFD")))
 }
-
-func extension(name string) string { return strings.ToLower(strings.TrimPrefix(path.Ext(name), ".")) }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/threadmill/threadmill/internal/document"
 	"github.com/threadmill/threadmill/internal/document/documenttest"
+	"github.com/threadmill/threadmill/internal/document/format"
 	"github.com/threadmill/threadmill/internal/knowledge"
 )
 
@@ -43,55 +44,55 @@ func TestRead(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name, file, media, content string
-		format                     document.Format
+		format                     format.Format
 		title, want                string
 	}{
-		{"text", "a.txt", "", "One\r\nline.\r\n\r\nTwo.\n\n\n", document.PlainText, "", "One⏎line.\nTwo."},
-		{"text without a name", "", "", "Just text.", document.PlainText, "", "Just text."},
-		{"UTF-16", "a.txt", "", "\xFF\xFEh\x00i\x00", document.PlainText, "", "hi"},
-		{"UTF-8 that begins with ASCII", "a.txt", "", strings.Repeat("a", 2000) + " grüße", document.PlainText, "", strings.Repeat("a", 2000) + " grüße"},
-		{"Latin-1 that nothing states", "a.txt", "", "Viele Gr\xFC\xDFe aus M\xFCnchen. Wir m\xF6chten die gr\xF6\xDFten \xC4pfel.", document.PlainText, "", "Viele Grüße aus München. Wir möchten die größten Äpfel."},
-		{"Latin-1", "a.txt", "text/plain; charset=iso-8859-1", "gr\xFC\xDFe", document.PlainText, "", "grüße"},
-		{"control characters", "a.txt", "", "a\x1b[31mb\x07", document.PlainText, "", "a[31mb"},
+		{"text", "a.txt", "", "One\r\nline.\r\n\r\nTwo.\n\n\n", format.PlainText, "", "One⏎line.\nTwo."},
+		{"text without a name", "", "", "Just text.", format.PlainText, "", "Just text."},
+		{"UTF-16", "a.txt", "", "\xFF\xFEh\x00i\x00", format.PlainText, "", "hi"},
+		{"UTF-8 that begins with ASCII", "a.txt", "", strings.Repeat("a", 2000) + " grüße", format.PlainText, "", strings.Repeat("a", 2000) + " grüße"},
+		{"Latin-1 that nothing states", "a.txt", "", "Viele Gr\xFC\xDFe aus M\xFCnchen. Wir m\xF6chten die gr\xF6\xDFten \xC4pfel.", format.PlainText, "", "Viele Grüße aus München. Wir möchten die größten Äpfel."},
+		{"Latin-1", "a.txt", "text/plain; charset=iso-8859-1", "gr\xFC\xDFe", format.PlainText, "", "grüße"},
+		{"control characters", "a.txt", "", "a\x1b[31mb\x07", format.PlainText, "", "a[31mb"},
 		{
-			"Markdown", "a.md", "", "# The guide\n\nIntro\nof two lines.\n\nSetext\n------\n\n- one\n- two\n\n    more\n\n```go\nfunc main() {}\n\n# no heading\n```\n\n> quoted\n\n---\n\n| a | b |\n|---|---|\n| 1 | 2 |\n", document.Markdown, "The guide",
+			"Markdown", "a.md", "", "# The guide\n\nIntro\nof two lines.\n\nSetext\n------\n\n- one\n- two\n\n    more\n\n```go\nfunc main() {}\n\n# no heading\n```\n\n> quoted\n\n---\n\n| a | b |\n|---|---|\n| 1 | 2 |\n", format.Markdown, "The guide",
 			"# The guide\nIntro⏎of two lines.\n## Setext\n- one⏎- two⏎⏎    more\n```go⏎func main() {}⏎⏎# no heading⏎```\n> quoted⏎⏎---\n| a | b |⏎|---|---|⏎| 1 | 2 |",
 		},
 		{
-			"HTML", "", "text/html", "<title>Page</title><nav>menu</nav><main><h1>Hello</h1><p>One <b>bold</b> <a href='/x'>link</a>.</p><script>x()</script><table><tr><th>a</th></tr><tr><td>1</td></tr></table></main><footer>foot</footer>", document.HTML, "Page",
+			"HTML", "", "text/html", "<title>Page</title><nav>menu</nav><main><h1>Hello</h1><p>One <b>bold</b> <a href='/x'>link</a>.</p><script>x()</script><table><tr><th>a</th></tr><tr><td>1</td></tr></table></main><footer>foot</footer>", format.HTML, "Page",
 			"# Hello\nOne **bold** [link](/x).\n| a |⏎|---|⏎| 1 |",
 		},
-		{"HTML in a form", "a.html", "", "<form><p>One.</p><input value=x></form>", document.HTML, "", "One."},
-		{"CSV", "a.csv", "", "name;city\nann;\"Ulm\nSüd\"\n;\nben;Rom;x\n", document.CSV, "", "name: ann⏎city: Ulm⏎Süd\nname: ben⏎city: Rom⏎x"},
-		{"CSV that states its separator", "a.csv", "", "sep=;\r\nname;city\r\nann;Ulm, Süd\r\n", document.CSV, "", "name: ann⏎city: Ulm, Süd"},
-		{"CSV with quotes within", "a.csv", "", "name,note\nann,\"he said \"\"5\"\" pipe\"\nben,5\" pipe\n", document.CSV, "", "name: ann⏎note: he said \"5\" pipe\nname: ben⏎note: 5\" pipe"},
-		{"an empty main element", "a.html", "", "<main id=app></main><article><p>It takes thirty days.</p></article>", document.HTML, "", "It takes thirty days."},
-		{"a main element with a link only", "a.html", "", "<main><a href=#c>Skip</a></main><div id=c><p>It takes thirty days.</p></div>", document.HTML, "", "[Skip](#c)\nIt takes thirty days."},
-		{"a hidden main element", "a.html", "", "<main hidden><p>Old.</p></main><main><p>It takes thirty days.</p></main>", document.HTML, "", "It takes thirty days."},
-		{"an article in a footer", "a.html", "", "<p>short</p><footer><p>It takes thirty days.</p></footer><nav>Home</nav>", document.HTML, "", "short\nIt takes thirty days.\nHome"},
-		{"details", "a.html", "", "<details><summary>Refund</summary>It takes thirty days.</details>", document.HTML, "", "Refund\nIt takes thirty days."},
-		{"a page in windows-1251", "a.html", "", "<meta charset=windows-1251><p>\xC2\xEE\xE7\xE2\xF0\xE0\xF2</p>", document.HTML, "", "Возврат"},
-		{"a table with spans", "a.html", "", "<table><tr><th>Plan<th>Fee</tr><tr><td rowspan=2>Gold<td>10</tr><tr><td>20</tr></table>", document.HTML, "", "| Plan | Fee |⏎|------|-----|⏎| Gold | 10  |⏎|      | 20  |"},
-		{"source code", "a.go", "", "package a\n\n// F is f.\nfunc F() {\n\n\treturn\n}\n\nvar x = 1\n", document.Code, "", "package a\n// F is f.⏎func F() {⏎⏎\treturn⏎}\nvar x = 1"},
-		{"PDF", "a.pdf", "", documenttest.PDF("Title of it", "BT /F1 12 Tf 72 720 Td (First page.) Tj ET", "BT /F1 12 Tf 72 720 Td (Second.) Tj ET"), document.PDF, "Title of it", "[1] First page.\n[2] Second."},
+		{"HTML in a form", "a.html", "", "<form><p>One.</p><input value=x></form>", format.HTML, "", "One."},
+		{"CSV", "a.csv", "", "name;city\nann;\"Ulm\nSüd\"\n;\nben;Rom;x\n", format.CSV, "", "name: ann⏎city: Ulm⏎Süd\nname: ben⏎city: Rom⏎x"},
+		{"CSV that states its separator", "a.csv", "", "sep=;\r\nname;city\r\nann;Ulm, Süd\r\n", format.CSV, "", "name: ann⏎city: Ulm, Süd"},
+		{"CSV with quotes within", "a.csv", "", "name,note\nann,\"he said \"\"5\"\" pipe\"\nben,5\" pipe\n", format.CSV, "", "name: ann⏎note: he said \"5\" pipe\nname: ben⏎note: 5\" pipe"},
+		{"an empty main element", "a.html", "", "<main id=app></main><article><p>It takes thirty days.</p></article>", format.HTML, "", "It takes thirty days."},
+		{"a main element with a link only", "a.html", "", "<main><a href=#c>Skip</a></main><div id=c><p>It takes thirty days.</p></div>", format.HTML, "", "[Skip](#c)\nIt takes thirty days."},
+		{"a hidden main element", "a.html", "", "<main hidden><p>Old.</p></main><main><p>It takes thirty days.</p></main>", format.HTML, "", "It takes thirty days."},
+		{"an article in a footer", "a.html", "", "<p>short</p><footer><p>It takes thirty days.</p></footer><nav>Home</nav>", format.HTML, "", "short\nIt takes thirty days.\nHome"},
+		{"details", "a.html", "", "<details><summary>Refund</summary>It takes thirty days.</details>", format.HTML, "", "Refund\nIt takes thirty days."},
+		{"a page in windows-1251", "a.html", "", "<meta charset=windows-1251><p>\xC2\xEE\xE7\xE2\xF0\xE0\xF2</p>", format.HTML, "", "Возврат"},
+		{"a table with spans", "a.html", "", "<table><tr><th>Plan<th>Fee</tr><tr><td rowspan=2>Gold<td>10</tr><tr><td>20</tr></table>", format.HTML, "", "| Plan | Fee |⏎|------|-----|⏎| Gold | 10  |⏎|      | 20  |"},
+		{"source code", "a.go", "", "package a\n\n// F is f.\nfunc F() {\n\n\treturn\n}\n\nvar x = 1\n", format.Code, "", "package a\n// F is f.⏎func F() {⏎⏎\treturn⏎}\nvar x = 1"},
+		{"PDF", "a.pdf", "", documenttest.PDF("Title of it", "BT /F1 12 Tf 72 720 Td (First page.) Tj ET", "BT /F1 12 Tf 72 720 Td (Second.) Tj ET"), format.PDF, "Title of it", "[1] First page.\n[2] Second."},
 		{
-			"a PDF with hyphens at the ends of lines", "a.pdf", "", documenttest.PDF("", "BT /F1 12 Tf 14 TL 72 720 Td (Hy-) ' (phen-) ' (ated E-) ' (Mail, COVID-) ' (19, IN-) ' (FORMATION, Ein-) ' (und Ausgang.) ' ET"), document.PDF, "",
+			"a PDF with hyphens at the ends of lines", "a.pdf", "", documenttest.PDF("", "BT /F1 12 Tf 14 TL 72 720 Td (Hy-) ' (phen-) ' (ated E-) ' (Mail, COVID-) ' (19, IN-) ' (FORMATION, Ein-) ' (und Ausgang.) ' ET"), format.PDF, "",
 			"[1] Hyphenated E-Mail, COVID-19, INFORMATION, Ein- und Ausgang.",
 		},
-		{"soft hyphens", "a.html", "", "<p>Ver&shy;lust</p>", document.HTML, "", "Verlust"},
+		{"soft hyphens", "a.html", "", "<p>Ver&shy;lust</p>", format.HTML, "", "Verlust"},
 		{
 			"DOCX", "", "", documenttest.DOCX(`<w:p><w:pPr><w:pStyle w:val="berschrift2"/></w:pPr><w:r><w:t>Kapitel</w:t></w:r></w:p><w:p><w:r><w:t>Ein </w:t></w:r><w:r><w:t>Satz.</w:t><w:br/><w:t>Mehr</w:t></w:r></w:p>` +
-				`<w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>b</w:t></w:r></w:p></w:tc></w:tr></w:tbl>`), document.DOCX, "Akte", "## Kapitel\nEin Satz.⏎Mehr\na | b",
+				`<w:tbl><w:tr><w:tc><w:p><w:r><w:t>a</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>b</w:t></w:r></w:p></w:tc></w:tr></w:tbl>`), format.DOCX, "Akte", "## Kapitel\nEin Satz.⏎Mehr\na | b",
 		},
 		{
 			"text boxes and changes of Word", "", "", documenttest.DOCX(`<w:p><w:r><w:t>Before.</w:t></w:r><w:r><AlternateContent><Choice><w:txbxContent><w:p><w:r><w:t>Thirty days.</w:t></w:r></w:p></w:txbxContent></Choice>` +
 				`<Fallback><w:txbxContent><w:p><w:r><w:t>Thirty days.</w:t></w:r></w:p></w:txbxContent></Fallback></AlternateContent></w:r><w:r><w:t> After.</w:t></w:r></w:p>` +
 				`<w:p><w:moveFrom><w:r><w:t>Moved.</w:t></w:r></w:moveFrom></w:p><w:p><w:moveTo><w:r><w:t>Moved.</w:t></w:r></w:moveTo></w:p>` +
-				`<w:p><w:del><w:r><w:delText>100</w:delText></w:r></w:del><w:ins><w:r><w:t>200 e</w:t><w:noBreakHyphen/><w:t>mails</w:t></w:r></w:ins></w:p>`), document.DOCX, "Akte", "Thirty days.\nBefore. After.\nMoved.\n200 e-mails",
+				`<w:p><w:del><w:r><w:delText>100</w:delText></w:r></w:del><w:ins><w:r><w:t>200 e</w:t><w:noBreakHyphen/><w:t>mails</w:t></w:r></w:ins></w:p>`), format.DOCX, "Akte", "Thirty days.\nBefore. After.\nMoved.\n200 e-mails",
 		},
 		{
 			"tables in tables of Word", "", "", documenttest.DOCX(`<w:tbl><w:tr><w:tc><w:p><w:r><w:t>Fee</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>outer</w:t></w:r></w:p><w:tbl><w:tr><w:tc><w:p><w:r><w:t>one</w:t></w:r></w:p></w:tc><w:tc><w:p><w:r><w:t>two</w:t></w:r></w:p></w:tc></w:tr></w:tbl>` +
-				`<w:p><w:r><w:t>tail</w:t></w:r></w:p></w:tc></w:tr></w:tbl>`), document.DOCX, "Akte", "Fee | outer one | two tail",
+				`<w:p><w:r><w:t>tail</w:t></w:r></w:p></w:tc></w:tr></w:tbl>`), format.DOCX, "Akte", "Fee | outer one | two tail",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -116,7 +117,7 @@ func TestReadRealFiles(t *testing.T) {
 			title, _, _ := strings.Cut(string(want), "\n")
 			files, err := filepath.Glob(filepath.Join("testdata", language+"*"))
 			require.NoError(t, err)
-			formats := map[document.Format]bool{}
+			formats := map[format.Format]bool{}
 			for _, file := range files {
 				if ext := filepath.Ext(file); ext == ".txt" || ext == ".roff" {
 					continue
@@ -131,7 +132,7 @@ func TestReadRealFiles(t *testing.T) {
 					text.WriteString(b.Text + "\n")
 					headings.WriteString(strings.Repeat("#", b.Level))
 				}
-				if got.Format != document.PDF {
+				if got.Format != format.PDF {
 					require.Equal(t, title, got.Title, file)
 					require.Equal(t, "#####", headings.String(), "%s: a heading of the first level, two of the second", file)
 				}

@@ -18,6 +18,8 @@ import (
 
 	"github.com/moby/sys/reexec"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/threadmill/threadmill/internal/document/format"
 )
 
 // Bounds of a process that reads a document. They grow with the document, so that many small ones are read beside a large one.
@@ -99,7 +101,7 @@ func Read(ctx context.Context, f File, limits Limits) (Text, error) {
 	if len(f.Content) > j.Limits.Bytes {
 		return Text{}, unreadable("the document has %d bytes; the limit is %d", len(f.Content), j.Limits.Bytes)
 	}
-	if format, _ := Detect(f); format == PDF {
+	if kind, _ := format.Detect(f.Name, f.MediaType, f.Content); kind == format.PDF {
 		var err error
 		if j.Cache, err = compiled(); err != nil {
 			return Text{}, err

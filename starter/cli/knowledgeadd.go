@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/threadmill/threadmill/internal/api"
-	"github.com/threadmill/threadmill/internal/document"
+	"github.com/threadmill/threadmill/internal/document/format"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -194,7 +194,7 @@ func skips(entry fs.DirEntry) (why string, err error) {
 		return "", nil
 	case !entry.Type().IsRegular():
 		return "of no regular file", nil
-	case !document.Known(entry.Name()):
+	case !format.Known(entry.Name()):
 		return "of an unknown kind", nil
 	}
 	info, err := entry.Info()

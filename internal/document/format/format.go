@@ -1,9 +1,11 @@
-package document
+// Package format tells the formats of documents that are read.
+package format
 
 import (
 	"bytes"
 	"mime"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 )
@@ -21,12 +23,6 @@ const (
 	CSV       Format = "CSV"
 	Code      Format = "source code"
 )
-
-// readers read the formats. A reader's error says what is wrong with a document, without naming the format.
-var readers = map[Format]func(*writer, File) error{
-	PlainText: (*writer).plainText, Markdown: (*writer).markdown, HTML: (*writer).html, PDF: (*writer).pdf,
-	DOCX: (*writer).docx, CSV: (*writer).csv, Code: (*writer).code,
-}
 
 // byMediaType has the media types that name a format by themselves.
 var byMediaType = map[string]Format{
@@ -55,26 +51,29 @@ func Known(name string) bool {
 	return byExtension[ext] != "" || slices.Contains(source, ext)
 }
 
-// Detect returns the format of a document: by its media type if that is specific, by its name, or by its content.
-func Detect(f File) (Format, error) {
-	stated, _, _ := mime.ParseMediaType(f.MediaType)
+// Detect returns the format of a document: by its media type if that is specific, by its name, or by its content. The format of
+// what cannot be read is empty; what says which kind of content it seems to be.
+func Detect(name, mediaType string, content []byte) (format Format, what string) {
+	stated, _, _ := mime.ParseMediaType(mediaType)
 	if format := byMediaType[stated]; format != "" {
-		return format, nil
+		return format, stated
 	}
-	switch ext := extension(f.Name); {
+	switch ext := extension(name); {
 	case byExtension[ext] != "":
-		return byExtension[ext], nil
+		return byExtension[ext], ext
 	case slices.Contains(source, ext):
-		return Code, nil
+		return Code, ext
 	}
-	sniffed, _, _ := mime.ParseMediaType(http.DetectContentType(f.Content))
+	sniffed, _, _ := mime.ParseMediaType(http.DetectContentType(content))
 	switch {
 	case byMediaType[sniffed] != "":
-		return byMediaType[sniffed], nil
-	case sniffed == "application/zip" && bytes.Contains(f.Content[:min(len(f.Content), 1<<16)], []byte("word/")):
-		return DOCX, nil
+		return byMediaType[sniffed], sniffed
+	case sniffed == "application/zip" && bytes.Contains(content[:min(len(content), 1<<16)], []byte("word/")):
+		return DOCX, sniffed
 	case strings.HasPrefix(sniffed, "text/"):
-		return PlainText, nil
+		return PlainText, sniffed
 	}
-	return "", unreadable("the format of the document (%s) cannot be read; text, Markdown, HTML, PDF, DOCX, CSV and source code can", sniffed)
+	return "", sniffed
 }
+
+func extension(name string) string { return strings.ToLower(strings.TrimPrefix(path.Ext(name), ".")) }
