@@ -39,14 +39,14 @@ func newRanked(t *testing.T, n int, rerank rerankFunc) *library.Library {
 	db, err := sqlite.Open(t.Context(), sqlite.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
-	s := &shelf{t: t, Library: library.New(library.Config{
-		Store: db, Reranker: rerank, RerankModel: "own/reranker",
-		Start: func(context.Context, string, store.KnowledgeDocument, bool) error { return nil },
-	})}
 	for i := range n {
-		s.finish(s.add(fmt.Sprintf("%d.md", i), "# Mills\n\nstones"+strings.Repeat(" and more", i)))
+		d, err := db.BeginKnowledge(t.Context(), namespace, store.KnowledgeDocument{Source: fmt.Sprintf("%d.md", i)}, store.KnowledgeBegin{})
+		require.NoError(t, err)
+		require.NoError(t, db.AddChunks(t.Context(), namespace, d.Newest(), []store.KnowledgeChunk{{Path: []string{"Mills"}, Text: "stones" + strings.Repeat(" and more", i)}}))
+		_, err = db.FinishKnowledge(t.Context(), namespace, d.Newest(), store.KnowledgeFinish{Title: "Mills"})
+		require.NoError(t, err)
 	}
-	return s.Library
+	return library.New(library.Config{Store: db, Reranker: rerank, RerankModel: "own/reranker"})
 }
 
 func sources(passages []event.Passage) string {
