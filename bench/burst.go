@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net/http"
 	"strconv"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -72,7 +74,7 @@ func (m *meter) burstRound(ctx context.Context) (b burstOutcome, err error) {
 	}
 	wait := time.NewTimer(time.Duration(m.Burst.Seconds) * time.Second)
 	defer wait.Stop()
-	b.quiet, err = m.beside(ctx, others, func() error {
+	b.quiet, err = m.beside(ctx, others, 0, func() error {
 		select {
 		case <-wait.C:
 			return nil
@@ -89,7 +91,7 @@ func (m *meter) burstRound(ctx context.Context) (b burstOutcome, err error) {
 	}
 	p := newPosting(m.world.mill.api, id, m.Burst)
 	b.events = p.events
-	b.beside, err = m.beside(ctx, others, func() error {
+	b.beside, err = m.beside(ctx, others, 0, func() error {
 		began := time.Now()
 		defer func() { b.took = time.Since(began) }()
 		return p.all(ctx)
@@ -99,15 +101,15 @@ func (m *meter) burstRound(ctx context.Context) (b burstOutcome, err error) {
 	}
 	b.again = p.again.Load()
 	began := time.Now()
-	if err := m.awaitIdle(ctx, id); err != nil {
+	if err := awaitIdle(ctx, m.world.mill.threads, id); err != nil {
 		return b, err
 	}
 	b.processed = time.Since(began)
 	return b, m.checkBurst(ctx, id, p)
 }
 
-// beside lets threads take turns, each at least one, until a channel is closed.
-func (m *meter) beside(ctx context.Context, threads []thread, something func() error) ([]time.Duration, error) {
+// beside lets threads take turns, each at least one, with pauses of up to twice a time between them, until something has ended.
+func (m *meter) beside(ctx context.Context, threads []thread, between time.Duration, something func() error) ([]time.Duration, error) {
 	ended, result := make(chan struct{}), error(nil)
 	go func() {
 		defer close(ended)
@@ -123,6 +125,11 @@ func (m *meter) beside(ctx context.Context, threads []thread, something func() e
 					return
 				}
 				took[i] = append(took[i], time.Since(began))
+				select {
+				case <-ended:
+					return
+				case <-time.After(time.Duration(2 * rand.Float64() * float64(between))):
+				}
 				select {
 				case <-ended:
 					return
@@ -249,9 +256,9 @@ func pause(ctx context.Context, d time.Duration) error {
 }
 
 // awaitIdle waits until a thread has processed its queue.
-func (m *meter) awaitIdle(ctx context.Context, id string) error {
+func awaitIdle(ctx context.Context, threads *threadclient.Client, id string) error {
 	for {
-		s, err := m.world.mill.threads.State(ctx, id)
+		s, err := threads.State(ctx, id)
 		if err != nil {
 			return err
 		}

@@ -102,6 +102,8 @@ func (m *meter) measure(ctx context.Context) (*report, error) {
 			r.Answers, err = m.answers(ctx)
 		case partBurst:
 			r.Burst, err = m.burst(ctx)
+		case partFlood:
+			r.Flood, err = m.flood(ctx)
 		case partQuality:
 			r.Quality, err = m.quality(ctx)
 		case partSearch:

@@ -15,6 +15,7 @@ const (
 	partAging      = "aging"
 	partToken      = "token"
 	partBurst      = "burst"
+	partFlood      = "flood"
 	partQuality    = "quality"
 	partSearch     = "search"
 	partPassages   = "passages"
@@ -25,7 +26,7 @@ const (
 
 // The parts of a run without -parts.
 var (
-	runtimeParts   = []string{partThroughput, partCost, partAging, partToken, partAnswers, partBurst, partTelemetry}
+	runtimeParts   = []string{partThroughput, partCost, partAging, partToken, partAnswers, partBurst, partFlood, partTelemetry}
 	knowledgeParts = []string{partQuality, partSearch, partPassages}
 )
 
@@ -87,6 +88,9 @@ type Options struct {
 	Answers int `json:"answers"`
 
 	Burst BurstOptions `json:"burst"`
+
+	// Flooded is the number of threads of another namespace to which Burst.Rate messages a second are offered.
+	Flooded int `json:"flooded"`
 
 	Knowledge KnowledgeOptions `json:"knowledge"`
 
@@ -159,6 +163,7 @@ func parse(args []string, usage io.Writer) (Options, error) {
 	f.IntVar(&o.Burst.Seconds, "burst-seconds", 10, "how long a burst takes")
 	f.IntVar(&o.Burst.Connections, "burst-connections", 200, "from how many connections a burst comes")
 	f.IntVar(&o.Burst.Threads, "burst-threads", 4, "how many other threads are busy during a burst")
+	f.IntVar(&o.Flooded, "flooded", 50, "to how many threads of another namespace a flood of messages is offered, with the rate, seconds and connections of a burst")
 	f.StringVar(&o.Knowledge.BEIR, "beir", "", "a folder with a data set in BEIR's format, such as SciFact, to measure the quality of searches with")
 	f.StringVar(&o.Knowledge.Embedder, "embedder", "", "openai/<model> or google/<model>: the embedder to measure the quality of hybrid searches with; "+
 		"its key is in OPENAI_API_KEY or GEMINI_API_KEY")
@@ -241,6 +246,7 @@ func (o *Options) check() error {
 		{"-burst-seconds", o.Burst.Seconds, 1},
 		{"-burst-connections", o.Burst.Connections, 1},
 		{"-burst-threads", o.Burst.Threads, 1},
+		{"-flooded", o.Flooded, 1},
 		{"-chunks", o.Knowledge.Chunks, 1},
 		{"-searches", o.Knowledge.Searches, 1},
 		{"-documents", o.Knowledge.Documents, 2},

@@ -71,6 +71,7 @@ type report struct {
 	FirstToken []tokenRow      `json:"firstToken,omitempty"`
 	Answers    []answerRow     `json:"answers,omitempty"`
 	Burst      *burstRow       `json:"burst,omitempty"`
+	Flood      *floodRow       `json:"flood,omitempty"`
 	Telemetry  []telemetryRow  `json:"telemetry,omitempty"`
 
 	Quality  []qualityRow    `json:"quality,omitempty"`
@@ -133,6 +134,23 @@ type burstRow struct {
 
 	// Ratio is the ratio of the medians, for each pair of rounds.
 	Ratio  summary `json:"ratio"`
+	Quiet  summary `json:"quietTurn"`
+	Beside summary `json:"turnBeside"`
+}
+
+// floodRow compares turns of chats beside a flood of messages in another namespace with turns without it. It exists only if all
+// messages that were accepted are stored once.
+type floodRow struct {
+	BurstOptions
+
+	// Flooded is the number of threads to which the messages were offered.
+	Flooded int `json:"flooded"`
+
+	// Refused counts the messages whose senders were told to come again.
+	Offered  int64 `json:"offered"`
+	Accepted int64 `json:"accepted"`
+	Refused  int64 `json:"refused"`
+
 	Quiet  summary `json:"quietTurn"`
 	Beside summary `json:"turnBeside"`
 }
@@ -219,6 +237,7 @@ func (r *report) markdown(w io.Writer) error {
 	r.answersTable(&b)
 	r.costTable(&b)
 	r.burstTable(&b)
+	r.floodTable(&b)
 	r.telemetryTable(&b)
 	r.qualityTables(&b)
 	r.searchTable(&b)
@@ -238,6 +257,18 @@ func (r *report) burstTable(b *strings.Builder) {
 		"turn without, ms: median, p95 | turn beside it, ms: median, p95 |\n|---|---|---|---|---|---|---|\n")
 	fmt.Fprintf(b, "| %d | %s | %d | %s | %s | %.1f, %.1f | %.1f, %.1f |\n", t.Events, spread(t.PerSecond, 0), t.Again, spread(t.Drained, 1),
 		spread(t.Ratio, 2), t.Quiet.Median, t.Quiet.P95, t.Beside.Median, t.Beside.P95)
+}
+
+func (r *report) floodTable(b *strings.Builder) {
+	t := r.Flood
+	if t == nil {
+		return
+	}
+	fmt.Fprintf(b, "\n### Turns of %d chats beside %d messages/s at %d threads of another namespace, from %d connections for %d s (target: p95 ≤ %.0f times)\n\n",
+		t.Threads, t.Rate, t.Flooded, t.Connections, t.Seconds, targetBurst)
+	fmt.Fprint(b, "| offered | accepted, all stored once | refused (429) | turn without, ms: median, p95 | turn beside it, ms: median, p95 | ratio of p95 |\n|---|---|---|---|---|---|\n")
+	fmt.Fprintf(b, "| %d | %d | %d | %.0f, %.0f | %.0f, %.0f | %.1f |\n", t.Offered, t.Accepted, t.Refused,
+		t.Quiet.Median, t.Quiet.P95, t.Beside.Median, t.Beside.P95, t.Beside.P95/t.Quiet.P95)
 }
 
 func (r *report) throughputTables(b *strings.Builder) {

@@ -130,7 +130,7 @@ func (m *meter) tokensBeside(ctx context.Context, on *mill, busy int) (times []t
 	if _, err := together(others, 1, func(t thread) error { return t.first(ctx) }); err != nil {
 		return nil, 0, fmt.Errorf("first turn: %w", err)
 	}
-	took, err := m.beside(ctx, others, func() error {
+	took, err := m.beside(ctx, others, 0, func() error {
 		for range m.Tokens {
 			took, err := m.oneToken(ctx, on, v, id)
 			if err != nil {

@@ -244,7 +244,7 @@ func (w *world) runtime(queue string, cfg threadmill.Config) (*threadmill.Runtim
 		cfg.Stream = w.stream
 	}
 	return threadmill.New(threadmill.Config{
-		Temporal: temporal, Store: w.store, Stream: cfg.Stream, TaskQueue: queue, Telemetry: cfg.Telemetry, StepsAsActivities: cfg.StepsAsActivities, Tools: tools(),
+		Temporal: temporal, Store: w.store, Stream: cfg.Stream, TaskQueue: queue, Namespace: cfg.Namespace, Telemetry: cfg.Telemetry, StepsAsActivities: cfg.StepsAsActivities, Tools: tools(),
 		Agents: []agent.Agent{
 			{Name: "assistant", Model: "bench/model", Instructions: "You help.", Tools: []string{plainTool, quickTool}},
 			{Name: remoteAgent, Model: "remote/model", Instructions: "You help."},
