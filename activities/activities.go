@@ -141,6 +141,7 @@ type Activities struct {
 
 	// contexts are [contexts], or a test's.
 	contexts *contextRoom
+	turns    *turns
 
 	// down are the models of fallback chains that have just failed.
 	down breaker
@@ -202,7 +203,7 @@ func New(cfg Config) (*Activities, error) {
 	}
 	return &Activities{
 		cfg: cfg, log: cfg.Logger, grace: stopGrace, library: documents, entities: cfg.newEntities(documents),
-		underway: underway{holdFor: holdFor, joinWithin: joinWithin}, recent: store.NewRecent(), prompts: prompts, contexts: contexts,
+		underway: underway{holdFor: holdFor, joinWithin: joinWithin}, recent: store.NewRecent(), prompts: prompts, contexts: contexts, turns: newTurns(),
 	}, nil
 }
 

@@ -70,13 +70,19 @@ func (a *Activities) oneModelCall(ctx context.Context, in step.Model) (step.Mode
 		return step.ModelReply{}, configError(fmt.Errorf("agent %q: %w", who.Name, err))
 	}
 	defer call.share.free()
-	req, err := call.request(ctx, model)
+	sent, err := call.awaitTurn(ctx)
+	var req llm.Request
+	if err == nil {
+		defer sent()
+		req, err = call.request(ctx, model)
+	}
 	switch {
 	case errors.Is(err, errInterrupted):
 		return call.keep(ctx, llm.Response{}, true)
 	case err != nil:
 		return step.ModelReply{}, err
 	}
+	sent()
 	return call.generate(ctx, provider, req)
 }
 

@@ -29,8 +29,8 @@ const (
 	// contextMemory is the memory of all contexts in flight: a quarter of a worker that has 1 GiB, and eight of the largest contexts.
 	contextMemory = 256 << 20
 
-	// contextWithin is how long a call waits for its share. Then another worker may have room.
-	contextWithin = 10 * time.Minute
+	// awaitWithin is how long a call waits for what others have. Then another worker may have it.
+	awaitWithin = 10 * time.Minute
 
 	// messageBytes is what a message takes besides its texts.
 	messageBytes = 256
@@ -123,18 +123,26 @@ func (c *modelCall) take(ctx context.Context, bytes int) error {
 	}
 	c.a.log.InfoContext(ctx, "a model call waits for memory, which the contexts of others take", "thread", c.in.Thread.ThreadID, "agent", c.agent.Name,
 		"event", c.in.EventID, "traceId", c.in.TraceID, "bytes", c.share.bytes)
-	waiting := c.a.begin(ctx, c.in.Thread, c.in.TraceID, contextWithin)
+	err := c.await(ctx, "the memory that the contexts of other model calls take", func(ctx context.Context) error { return c.share.of.Acquire(ctx, c.share.bytes) })
+	if err != nil {
+		c.share.bytes = 0
+	}
+	return err
+}
+
+// await waits for what other calls of this worker have. It returns errInterrupted if the turn is interrupted meanwhile.
+func (c *modelCall) await(ctx context.Context, what string, wait func(context.Context) error) error {
+	waiting := c.a.begin(ctx, c.in.Thread, c.in.TraceID, awaitWithin)
 	defer waiting.done()
-	err := c.share.of.Acquire(waiting.ctx, c.share.bytes)
+	err := wait(waiting.ctx)
 	if err == nil {
 		return nil
 	}
-	c.share.bytes = 0
 	switch cause := context.Cause(waiting.ctx); {
 	case errors.Is(cause, errInterrupted):
 		return errInterrupted
 	case errors.Is(cause, errTimeout):
-		return temporal.NewApplicationErrorWithCause(fmt.Sprintf("The contexts of other model calls took the worker's memory for %s; the step is retried.", contextWithin), step.ErrTypeRetry, err)
+		return temporal.NewApplicationErrorWithCause(fmt.Sprintf("The model call waited %s for %s; the step is retried.", awaitWithin, what), step.ErrTypeRetry, err)
 	default:
 		return temporal.NewApplicationErrorWithCause("The worker stopped before the model call; the step is retried.", step.ErrTypeRetry, cause)
 	}
