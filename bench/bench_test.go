@@ -54,7 +54,7 @@ func TestTinyRun(t *testing.T) {
 	err := run(t.Context(), []string{
 		"-memory", "-shapes", "approval", "-ways", "signal,go,http", "-threads", "2", "-turns", "2", "-rounds", "1",
 		"-pairs", "1", "-old", "20", "-tokens", "2", "-token-threads", "2", "-answers", "1", "-json", file,
-		"-burst-rate", "20", "-burst-seconds", "1", "-burst-connections", "4", "-burst-threads", "1",
+		"-burst-rate", "20", "-burst-seconds", "1", "-burst-connections", "4", "-burst-threads", "1", "-flooded", "2",
 	}, &out, &progress)
 	require.NoError(t, err, progress.String())
 
@@ -119,6 +119,9 @@ func TestTinyRun(t *testing.T) {
 		require.Positive(t, row.Time.Median)
 		require.Contains(t, out.String(), fmt.Sprintf("\n| %s | %s | 1 |", row.Door, row.Steps))
 	}
+	require.Positive(t, r.Flood.Accepted)
+	require.LessOrEqual(t, r.Flood.Accepted+r.Flood.Refused, r.Flood.Offered)
+	require.Positive(t, r.Flood.Beside.Count)
 	require.Equal(t, 20, r.Burst.Events)
 	require.Equal(t, 1, r.Burst.Ratio.Count)
 	require.Positive(t, r.Burst.Quiet.Count)

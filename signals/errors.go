@@ -23,9 +23,9 @@ var (
 	// ErrFull: the queue of the thread is full. The same post is accepted when the thread has
 	// processed some of what waits.
 	ErrFull = errors.New("the queue is full")
-	// ErrOverloaded means that too many posts of this client wait for the thread. The caller can
+	// ErrOverloaded means that too many posts of this client wait for the thread, or for Temporal. The caller can
 	// retry later.
-	ErrOverloaded = errors.New("too many posts are waiting for the thread")
+	ErrOverloaded = errors.New("too many posts are waiting")
 	// ErrBusy means that a turn is in progress and the post's onBusy is [event.OnBusyReject].
 	ErrBusy = errors.New("a turn is in progress")
 	// ErrConflict means that the thread has an event with the id of the post and another content. An event cannot be changed by

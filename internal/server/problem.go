@@ -67,7 +67,7 @@ func (c *core) problem(ctx context.Context, threadID string, err error) error {
 			"thread %q does not know this tool call yet: it is at work, or catches up after a restart; retry. If this lasts, compare it with the store: starter repair %s", threadID, threadID))
 	case errors.Is(err, signals.ErrOverloaded):
 		return later(http.StatusTooManyRequests, "1", fmt.Sprintf(
-			"too many posts wait for thread %q; retry", threadID))
+			"too many posts wait for thread %q, or for Temporal; retry", threadID))
 	case errors.Is(err, signals.ErrNotAllowed):
 		return huma.Error403Forbidden("this person may not decide on the tool call or answer it")
 	case errors.Is(err, signals.ErrRefused):

@@ -10,6 +10,7 @@ import (
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 	"go.temporal.io/sdk/temporal"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/tracing"
@@ -22,6 +23,14 @@ const (
 	maxLanePosts = 1024
 	maxLaneBytes = 4 << 20
 	maxSentBytes = 64 << 20 // of all threads together
+)
+
+// Limits of the signals with posts of one process that Temporal has not confirmed, and how long a post waits to be one of them: what
+// Temporal confirms in milliseconds is not limited, and what it confirms late is refused before it is saturated. The error wraps
+// [signals.ErrOverloaded].
+const (
+	maxSignals     = 64
+	signalPatience = 2 * time.Second
 )
 
 const (
@@ -46,6 +55,9 @@ type lanes struct {
 	of    map[string]*lane
 	bytes int
 
+	// signals are those that Temporal has not confirmed.
+	signals *semaphore.Weighted
+
 	// rooms is what each thread may still be sent by signal, in bytes, and recent are the last posts that were.
 	rooms  *simplelru.LRU[string, int]
 	recent *simplelru.LRU[recentPost, struct{}]
@@ -54,7 +66,7 @@ type lanes struct {
 func newLanes() *lanes {
 	rooms, _ := simplelru.NewLRU[string, int](keptRooms, nil) // it fails without a size only
 	recent, _ := simplelru.NewLRU[recentPost, struct{}](keptPosts, nil)
-	return &lanes{of: map[string]*lane{}, rooms: rooms, recent: recent}
+	return &lanes{of: map[string]*lane{}, signals: semaphore.NewWeighted(maxSignals), rooms: rooms, recent: recent}
 }
 
 // recentPost is a post that was sent by signal, of which the store may not know yet.
@@ -90,6 +102,19 @@ func (l *lanes) takeRoom(workflowID string, p signals.Post) bool {
 	l.rooms.Add(workflowID, room)
 	l.recent.Add(post, struct{}{})
 	return true
+}
+
+// admit waits until Temporal has confirmed enough of the signals before this one.
+func (l *lanes) admit(ctx context.Context) error {
+	within, cancel := context.WithTimeout(ctx, signalPatience)
+	defer cancel()
+	if l.signals.Acquire(within, 1) == nil {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return signals.ErrOverloaded
 }
 
 // forget forgets a post that was not taken. It may be sent once more, such as to a thread that is opened for it.
@@ -311,6 +336,15 @@ func (c *posts) postBySignal(ctx context.Context, threadID string, p signals.Pos
 		}
 		return signals.PostResult{}, c.explain(ctx, signals.UpdatePost, threadID, silence)
 	}
+	return c.keep(ctx, threadID, p, open)
+}
+
+// admit is keep for a post that nobody was asked about, when Temporal has confirmed enough of those before it.
+func (c *posts) admit(ctx context.Context, threadID string, p signals.Post, open *signals.Start) (signals.PostResult, error) {
+	if err := c.lanes.admit(ctx); err != nil {
+		return signals.PostResult{}, fmt.Errorf("%s to thread %q: %w", signals.SignalPost, threadID, err)
+	}
+	defer c.lanes.signals.Release(1)
 	return c.keep(ctx, threadID, p, open)
 }
 

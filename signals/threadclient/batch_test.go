@@ -33,6 +33,9 @@ type oneThread struct {
 	// gate lets updates through. nil = at once.
 	gate chan struct{}
 
+	// confirms lets signals through. nil = at once.
+	confirms chan struct{}
+
 	// says is the result of a post. nil = queued.
 	says func(signals.Post) signals.PostOutcome
 
@@ -109,7 +112,14 @@ func (o *oneThread) turn(ctx context.Context) (client.WorkflowUpdateHandle, erro
 	return answered{signals.TurnResult{Status: signals.TurnCompleted}}, ctx.Err()
 }
 
-func (o *oneThread) SignalWorkflow(_ context.Context, _, _, name string, arg any) error {
+func (o *oneThread) SignalWorkflow(ctx context.Context, _, _, name string, arg any) error {
+	if o.confirms != nil {
+		select {
+		case <-o.confirms:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if p, ok := arg.(signals.Post); ok {

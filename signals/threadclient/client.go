@@ -125,7 +125,7 @@ func checkStart(threadID string, start signals.Start) error {
 
 // Post adds an event, such as a message, to the queue of a thread, and returns when Temporal keeps it. The error wraps
 // [signals.ErrFull] if the thread's queue is full, and [signals.ErrOverloaded] if too many posts of this process wait for the
-// thread; retry the same post later. It wraps [signals.ErrConflict] if the thread has an event with the same id and another content.
+// thread or for Temporal; retry the same post later. It wraps [signals.ErrConflict] if the thread has an event with the same id and another content.
 //
 // A post is sent as a signal if nothing depends on the thread's answer: the store does not have the event, onBusy is not
 // [event.OnBusyReject], and the thread has lately had room. The thread is asked by update otherwise, or, if it does not answer for some
@@ -159,7 +159,7 @@ func (c *Client) post(ctx context.Context, threadID string, p signals.Post, open
 	traced(ctx, &p)
 	send := c.posts.submit
 	if c.posts.unasked(ctx, threadID, p, fresh) {
-		send = c.posts.keep
+		send = c.posts.admit
 	}
 	out, err := send(ctx, threadID, p, open)
 	if err = uncertain(threadID, p.ID, err); err != nil && !is[*UncertainError](err) {

@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
@@ -56,6 +60,36 @@ func TestPostsBySignal(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPostsBeyondTemporal: while Temporal confirms nothing, a process sends it a bounded number of posts. Those beyond wait a little and are
+// told to come again; they are taken then.
+func TestPostsBeyondTemporal(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		o := &oneThread{confirms: make(chan struct{})}
+		c, err := New(Config{Temporal: o, Known: func(context.Context, string, string, string) (bool, error) { return false, nil }})
+		require.NoError(t, err)
+		post := func(i int) error {
+			id := fmt.Sprintf("t%d", i)
+			p := signals.UserMessage(id, "ann", "hello")
+			p.ID = "e1"
+			_, err := c.Post(t.Context(), id, p)
+			return err
+		}
+		var sent sync.WaitGroup
+		for i := range maxSignals {
+			sent.Go(func() { assert.NoError(t, post(i)) })
+		}
+		synctest.Wait()
+		began := time.Now()
+		require.ErrorIs(t, post(maxSignals), signals.ErrOverloaded)
+		require.Equal(t, signalPatience, time.Since(began))
+		close(o.confirms)
+		sent.Wait()
+		require.NoError(t, post(maxSignals), "it was not sent")
+		require.Len(t, o.kept, maxSignals+1)
+	})
 }
 
 // TestPostedTwice: a process remembers what it has sent by signal, since the store may not have it yet.
