@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/text/encoding/htmlindex"
@@ -221,16 +222,46 @@ func TestReadCharsets(t *testing.T) {
 	}
 }
 
+// small are documents of all formats, by the name of their files.
+var small = map[string]string{
+	"a.pdf":  documenttest.PDF("Title", "BT /F1 12 Tf 72 720 Td (First page.) Tj ET"),
+	"a.docx": documenttest.DOCX(`<w:p><w:r><w:t>Ein Satz.</w:t></w:r></w:p>`),
+	"a.md":   "# A\n\n- b\n  - c\n\n```\nd\n```\n> e\n",
+	"a.html": "<h1>a</h1><table><tr><td>b<ul><li>c</table>",
+	"a.csv":  "a,b\n\"c\",d\n",
+	"a.txt":  "\xFF\xFEa\x00\n\x00",
+	"a.go":   "package a\n\n// b\n",
+}
+
+// FuzzRead reads what strangers send. A PDF is read by a process, since PDFium may loop.
+func FuzzRead(f *testing.F) {
+	for name, content := range small {
+		f.Add(name, "", []byte(content))
+	}
+	f.Add("", "text/html; charset=shift_jis", []byte("<p>\x83\x65"))
+	f.Fuzz(func(t *testing.T, name, mediaType string, content []byte) {
+		file := document.File{Name: name, MediaType: mediaType, Content: content}
+		read := document.Parse
+		if kind, _ := format.Detect(name, mediaType, content); kind == format.PDF {
+			read = func(f document.File) (document.Text, error) { return document.Read(t.Context(), f, document.Limits{}) }
+		}
+		got, err := read(file)
+		if err != nil {
+			var reason *document.Error
+			require.ErrorAs(t, err, &reason)
+			require.NotContains(t, reason.Reason, "\n")
+		}
+		for _, b := range got.Blocks {
+			require.True(t, utf8.ValidString(b.Text))
+			require.NotEmpty(t, strings.TrimSpace(b.Text))
+		}
+	})
+}
+
 // TestReadBroken reads documents of which bytes were changed: each has a text or a reason.
 func TestReadBroken(t *testing.T) {
 	t.Parallel()
-	for name, content := range map[string]string{
-		"a.pdf":  documenttest.PDF("Title", "BT /F1 12 Tf 72 720 Td (First page.) Tj ET"),
-		"a.docx": documenttest.DOCX(`<w:p><w:r><w:t>Ein Satz.</w:t></w:r></w:p>`),
-		"a.md":   "# A\n\n- b\n  - c\n\n```\nd\n```\n> e\n",
-		"a.html": "<h1>a</h1><table><tr><td>b<ul><li>c</table>",
-		"a.csv":  "a,b\n\"c\",d\n",
-	} {
+	for name, content := range small {
 		seeds := uint64(300)
 		if name == "a.pdf" {
 			seeds = 10 // PDFium starts for each
