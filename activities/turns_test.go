@@ -42,8 +42,10 @@ func TestTurns(t *testing.T) {
 		require.Empty(t, began)
 		turns.leave() // from here on, there is one place
 		time.Sleep(callEvery / 2)
+		synctest.Wait()
 		require.Equal(t, "flooded", strings.Join(began, " "))
 		time.Sleep(10 * callEvery)
+		synctest.Wait()
 		require.Equal(t, "flooded quiet flooded quiet flooded flooded", strings.Join(began, " "))
 		require.Equal(t, 1, turns.free)
 		require.Empty(t, turns.order)
