@@ -3,6 +3,7 @@ package activities
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -18,11 +19,19 @@ func TestTurns(t *testing.T) {
 		for range turns.free {
 			require.Nil(t, turns.ask("flooded"))
 		}
+		var mu sync.Mutex
 		var began []string
+		so := func() string {
+			mu.Lock()
+			defer mu.Unlock()
+			return strings.Join(began, " ")
+		}
 		wait := func(ctx context.Context, namespace string) {
 			go func() {
 				if turns.wait(ctx, namespace, turns.ask(namespace)) == nil {
+					mu.Lock()
 					began = append(began, namespace)
+					mu.Unlock()
 					sent := turns.sent()
 					sent()
 					sent()
@@ -39,14 +48,14 @@ func TestTurns(t *testing.T) {
 		wait(t.Context(), "quiet")
 		leave()
 		synctest.Wait()
-		require.Empty(t, began)
+		require.Empty(t, so())
 		turns.leave() // from here on, there is one place
 		time.Sleep(callEvery / 2)
-		synctest.Wait()
-		require.Equal(t, "flooded", strings.Join(began, " "))
+		require.Equal(t, "flooded", so())
 		time.Sleep(10 * callEvery)
-		synctest.Wait()
-		require.Equal(t, "flooded quiet flooded quiet flooded flooded", strings.Join(began, " "))
+		require.Equal(t, "flooded quiet flooded quiet flooded flooded", so())
+		turns.mu.Lock()
+		defer turns.mu.Unlock()
 		require.Equal(t, 1, turns.free)
 		require.Empty(t, turns.order)
 		require.Empty(t, turns.waiting)
