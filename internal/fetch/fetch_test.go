@@ -22,7 +22,7 @@ func serve(t *testing.T) *httptest.Server {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/doc.md", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/markdown")
-		fmt.Fprint(w, "# Hello ", r.UserAgent()) //nolint:gosec // a test
+		fmt.Fprint(w, "# Hello ", r.UserAgent())
 	})
 	mux.HandleFunc("/moved", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/doc.md", http.StatusFound) })
 	mux.HandleFunc("/loop", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/loop", http.StatusFound) })
@@ -31,7 +31,7 @@ func serve(t *testing.T) *httptest.Server {
 	})
 	mux.HandleFunc("/inside", func(w http.ResponseWriter, r *http.Request) {
 		_, port, _ := net.SplitHostPort(r.Host)
-		http.Redirect(w, r, "http://127.0.0.2:"+port+"/doc.md", http.StatusFound) //nolint:gosec // a test
+		http.Redirect(w, r, "http://127.0.0.2:"+port+"/doc.md", http.StatusFound)
 	})
 	mux.HandleFunc("/large", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2000)) })
 	mux.HandleFunc("/bomb", func(w http.ResponseWriter, _ *http.Request) {

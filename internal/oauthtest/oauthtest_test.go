@@ -385,7 +385,7 @@ func TestBrowser(t *testing.T) {
 			fmt.Fprintf(w, `<title>x</title><p>Log in &amp; go on:</p><a class="b" href="%s/away">Continue</a>`, away)
 			return
 		}
-		fmt.Fprintf(w, "<p>Got %s</p>", r.Header.Get("Cookie")) //nolint:gosec // the test's own cookies
+		fmt.Fprintf(w, "<p>Got %s</p>", r.Header.Get("Cookie"))
 	}))
 	t.Cleanup(site.Close)
 	other := httptest.NewServer(http.RedirectHandler(site.URL+"/back", http.StatusFound))
