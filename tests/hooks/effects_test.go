@@ -113,13 +113,7 @@ func TestEffectsWaitForHooks(t *testing.T) {
 	d, spied := check.NewDesk(), check.NewSpy("spied", tool.NeedsApproval(""))
 	w := d.Open(t, harness.Options{Tools: []tool.Tool{spied}, Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 60}},
 		[]hook.Hook{d.Hook("guard", event.TypeMessage)})
-	moves := func(id string) {
-		before := check.CurrentRun(w, id)
-		require.Eventually(t, func() bool {
-			_, err := w.Threads.Post(w.Ctx(), id, check.Custom("", "time.passes", 1))
-			return err == nil && check.CurrentRun(w, id) != before
-		}, testenv.Patience, testenv.Tick)
-	}
+	moves := func(id string) { check.Moves(t, w, id) }
 	begin := func(effect func(*signals.Post)) (id, running string, q event.ApprovalRequest, wait *check.Halt) {
 		id, wait = w.Open("assistant"), check.NewHalt()
 		running = w.Post(id, "use spied {}")

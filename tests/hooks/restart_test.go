@@ -16,7 +16,6 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
-	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -245,13 +244,7 @@ func TestHooksAcrossContinueAsNew(t *testing.T) {
 	t.Parallel()
 	d := check.NewDesk()
 	w := d.Open(t, harness.Options{Dynamic: map[string]any{"limit.historyCount.suggestContinueAsNew": 40}}, []hook.Hook{d.Hook("first")})
-	moves := func(id string) {
-		before := check.CurrentRun(w, id)
-		require.Eventually(t, func() bool {
-			_, err := w.Threads.Post(w.Ctx(), id, check.Custom("", "time.passes", 1))
-			return err == nil && check.CurrentRun(w, id) != before
-		}, testenv.Patience, testenv.Tick)
-	}
+	moves := func(id string) { check.Moves(t, w, id) }
 	id, wait := w.Open("assistant"), check.NewHalt()
 	d.Set(id, "first", wait.Before("message user", check.Saying(event.CreatedByUser, "hello", "good day")))
 	e := w.Post(id, "hello\nuse note {\"text\":\"x\"}")

@@ -61,6 +61,20 @@ func Await(t *testing.T, w *harness.Harness, thread, eventID string) signals.Tur
 	return w.Await(thread, eventID)
 }
 
+// Moves posts events for nobody until the thread continues as new, whose runs are short: a thread forgets how turns ended before
+// its last 200.
+func Moves(t *testing.T, w *harness.Harness, thread string) {
+	t.Helper()
+	before, posts := CurrentRun(w, thread), 0
+	require.Eventually(t, func() bool {
+		if posts++; posts <= 60 {
+			_, err := w.Threads.Post(w.Ctx(), thread, Custom("", "time.passes", 1))
+			require.NoError(t, err)
+		}
+		return CurrentRun(w, thread) != before
+	}, testenv.Patience, testenv.Tick)
+}
+
 // Say posts a person's message, and waits until its turn has ended and all of it is stored.
 func Say(w *harness.Harness, thread, content string) signals.TurnResult {
 	w.T.Helper()
