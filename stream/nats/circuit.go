@@ -47,6 +47,26 @@ func (s *Stream) failed(ctx context.Context, err error) error {
 	return s.trip(err)
 }
 
+// ask makes requests to NATS that end with the connection, and after requestMax: NATS answers none that its connection has lost, and
+// ctx may have no end. The error is that of failed.
+func (s *Stream) ask(ctx context.Context, requests func(context.Context) error) error {
+	lost := s.connection()
+	asking, cancel := context.WithTimeout(ctx, requestMax)
+	defer cancel()
+	go func() {
+		select {
+		case <-lost:
+			cancel()
+		case <-asking.Done():
+		}
+	}()
+	err := requests(asking)
+	if err != nil && asking.Err() != nil && ctx.Err() == nil {
+		err = fmt.Errorf("%w: %w", natsgo.ErrTimeout, err)
+	}
+	return s.failed(ctx, err)
+}
+
 func unanswered(err error) bool {
 	for _, target := range []error{
 		jetstream.ErrNoStreamResponse, jetstream.ErrJetStreamNotEnabled, natsgo.ErrNoResponders, natsgo.ErrReconnectBufExceeded,

@@ -277,6 +277,26 @@ func requireAway(t *testing.T, s *nats.Stream) {
 	}
 }
 
+// TestRequestsEndWithTheConnection: a request whose answer is lost with the server ends then, however long its caller would wait.
+func TestRequestsEndWithTheConnection(t *testing.T) {
+	srv := newServer(t)
+	s := open(t, nats.Config{URL: srv.url()})
+	srv.freeze()
+	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
+	defer cancel()
+	ended := make(chan error)
+	for range 10 {
+		go func() {
+			_, err := s.Subscribe(ctx, key, stream.From{})
+			ended <- err
+		}()
+	}
+	srv.kill()
+	for range 10 {
+		require.ErrorIs(t, <-ended, stream.ErrUnavailable)
+	}
+}
+
 // TestServerHangs: a server that keeps its connections, but does not answer, costs the step that begins then a short wait, and
 // nothing after that.
 func TestServerHangs(t *testing.T) {

@@ -242,8 +242,10 @@ func (s *Stream) Ping(ctx context.Context) error {
 	if err := s.usable(ctx); err != nil {
 		return err
 	}
-	_, _, err := s.info(ctx)
-	return s.failed(ctx, err)
+	return s.ask(ctx, func(ctx context.Context) error {
+		_, _, err := s.info(ctx)
+		return err
+	})
 }
 
 // Close ends all subscriptions with [stream.ErrClosed], waits up to two seconds for pending

@@ -70,12 +70,15 @@ func (s *Stream) Purge(ctx context.Context, key stream.Key) error {
 		return ctx.Err()
 	case <-time.After(ackTimeout):
 	}
-	h, _, err := s.info(ctx)
-	if err == nil {
-		err = h.Purge(ctx, jetstream.WithPurgeSubject(s.liveSubject(key)))
-	}
+	err = s.ask(ctx, func(ctx context.Context) error {
+		h, _, err := s.info(ctx)
+		if err != nil {
+			return err
+		}
+		return h.Purge(ctx, jetstream.WithPurgeSubject(s.liveSubject(key)))
+	})
 	if err != nil {
-		return fmt.Errorf("purge %s: %w", key, s.failed(ctx, err))
+		return fmt.Errorf("purge %s: %w", key, err)
 	}
 	return nil
 }

@@ -34,9 +34,13 @@ func (s *Stream) Subscribe(ctx context.Context, key stream.Key, from stream.From
 	if err := s.usable(ctx); err != nil {
 		return nil, err
 	}
-	sub, err := s.subscribe(ctx, key, from)
+	var sub *subscription
+	err := s.ask(ctx, func(ctx context.Context) (err error) {
+		sub, err = s.subscribe(ctx, key, from)
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("subscribe to %s: %w", key, s.failed(ctx, err))
+		return nil, fmt.Errorf("subscribe to %s: %w", key, err)
 	}
 	return sub, nil
 }
@@ -227,7 +231,7 @@ func (s *subscription) arrive(ctx context.Context) error {
 		}
 	}
 	if s.unchecked {
-		if err := s.check(ctx); err != nil {
+		if err := s.stream.ask(ctx, s.check); err != nil {
 			return err
 		}
 	}
@@ -326,7 +330,7 @@ func (s *subscription) verify(ctx context.Context) error {
 		entries = append(entries, e)
 	}
 	if doubt > 0 {
-		if err := s.kept(ctx, doubt); err != nil {
+		if err := s.stream.ask(ctx, func(ctx context.Context) error { return s.kept(ctx, doubt) }); err != nil {
 			return err
 		}
 	}
