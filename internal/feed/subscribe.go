@@ -135,6 +135,8 @@ func (r *Reader) detached(ctx context.Context, head int64, err error) error {
 	case r.end.finite:
 		r.want(head, true)
 		r.end.seq = 0
+	case errors.Is(err, stream.ErrUnavailable):
+		r.want(head, true) // no announcement comes
 	case head > r.at.seq && r.grace.seq == 0:
 		r.await(head, 0, time.Now())
 	}
