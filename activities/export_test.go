@@ -37,6 +37,32 @@ func (a *Activities) ContextsWait() bool {
 	return false
 }
 
+// TakeTurns takes all places of model calls that begin, and TurnsWait reports whether a call waits for one. TurnsFree is how many are free.
+func (a *Activities) TakeTurns() (free func()) {
+	taken := 0
+	for a.TurnsFree() > 0 {
+		a.turns.ask("test")
+		taken++
+	}
+	return func() {
+		for range taken {
+			a.turns.leave()
+		}
+	}
+}
+
+func (a *Activities) TurnsWait() bool {
+	a.turns.mu.Lock()
+	defer a.turns.mu.Unlock()
+	return len(a.turns.order) > 0
+}
+
+func (a *Activities) TurnsFree() int {
+	a.turns.mu.Lock()
+	defer a.turns.mu.Unlock()
+	return a.turns.free
+}
+
 // TakeContexts takes all memory for contexts in flight.
 func (a *Activities) TakeContexts() (free func(), taken bool) {
 	return func() { a.contexts.Release(a.contexts.size) }, a.contexts.TryAcquire(a.contexts.size)

@@ -124,33 +124,60 @@ func TestContextsInFlight(t *testing.T) {
 	free()
 }
 
-// TestContextWaits: a call that waits for memory is interrupted as one that runs, and does not hold a workflow task.
-func TestContextWaits(t *testing.T) {
-	w := newFixture(t, func(c *activities.Config) { c.NoLocalSteps = false })
-	w.all.SetContextMemory(1 << 20)
-	w.all.SetHold(1, never)
-	w.all.JoinOn("own")
-	free, taken := w.all.TakeContexts()
-	require.True(t, taken)
-	defer free()
-	var reply step.ModelReply
-	v, err := w.env.ExecuteLocalActivity(w.all.CallModel(), modelStep())
-	require.NoError(t, err)
-	require.NoError(t, v.Get(&reply))
-	require.True(t, reply.Running, "an activity joins it")
-	require.Eventually(t, w.all.ContextsWait, testenv.Patience, testenv.Tick)
-	out := make(chan step.ModelReply, 1)
-	go func() {
-		joined, _ := w.callModel(modelStep())
-		out <- joined
-	}()
-	// It listens before or after it begins to wait.
-	require.Eventually(t, func() bool {
-		_ = w.stream.Notify(context.Background(), ref, stream.Notice{TraceID: "e1"})
-		return len(out) == 1
-	}, testenv.Patience, testenv.Tick)
-	require.True(t, (<-out).Message.Interrupted)
-	require.Empty(t, w.model.requests)
+// TestModelCallWaits: a call that waits for memory or for its turn is interrupted as one that runs, and does not hold a workflow task.
+// One that is not interrupted is made when others have given back what it waits for, and gives it back, too.
+func TestModelCallWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		take  func(*activities.Activities) (free func())
+		waits func(*activities.Activities) bool
+	}{
+		"for memory": {func(a *activities.Activities) func() {
+			a.SetContextMemory(1 << 20)
+			free, taken := a.TakeContexts()
+			require.True(t, taken)
+			return free
+		}, (*activities.Activities).ContextsWait},
+		"for its turn": {(*activities.Activities).TakeTurns, (*activities.Activities).TurnsWait},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newFixture(t, func(c *activities.Config) { c.NoLocalSteps = false })
+			places := w.all.TurnsFree()
+			w.all.SetHold(1, never)
+			w.all.JoinOn("own")
+			free := c.take(w.all)
+			var reply step.ModelReply
+			v, err := w.env.ExecuteLocalActivity(w.all.CallModel(), modelStep())
+			require.NoError(t, err)
+			require.NoError(t, v.Get(&reply))
+			require.True(t, reply.Running, "an activity joins it")
+			require.Eventually(t, func() bool { return c.waits(w.all) }, testenv.Patience, testenv.Tick)
+			out := make(chan step.ModelReply, 1)
+			go func() {
+				joined, _ := w.callModel(modelStep())
+				out <- joined
+			}()
+			// It listens before or after it begins to wait.
+			require.Eventually(t, func() bool {
+				_ = w.stream.Notify(context.Background(), ref, stream.Notice{TraceID: "e1"})
+				return len(out) == 1
+			}, testenv.Patience, testenv.Tick)
+			require.True(t, (<-out).Message.Interrupted)
+			require.Empty(t, w.model.requests)
+
+			other := modelStep()
+			other.Thread.ThreadID = "other"
+			env, ended := w.newEnv(), make(chan error, 1)
+			go func() {
+				_, err := env.ExecuteActivity(signals.ActivityCallModel, other)
+				ended <- err
+			}()
+			require.Eventually(t, func() bool { return c.waits(w.all) }, testenv.Patience, testenv.Tick)
+			free()
+			require.NoError(t, <-ended)
+			require.Len(t, w.model.requests, 1)
+			require.Eventually(t, func() bool { return w.all.TurnsFree() == places }, testenv.Patience, testenv.Tick)
+		})
+	}
 }
 
 // TestLargeResults: every result has a bound, and says that it was cut.

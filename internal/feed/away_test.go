@@ -5,13 +5,13 @@ import (
 	"errors"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/feedtest"
+	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/stream/memory"
 )
@@ -58,7 +58,7 @@ func (o *outage) set(away bool) {
 // TestStreamIsAway: viewers read the store meanwhile, those who were there and those who come, and see each event once.
 func TestStreamIsAway(t *testing.T) {
 	o := &outage{Stream: memory.New(memory.Config{})}
-	w := feedtest.New(t, feedtest.Options{Stream: func() stream.Stream { return o }, Grace: time.Millisecond})
+	w := feedtest.New(t, feedtest.Options{Stream: func() stream.Stream { return o }, Grace: testenv.Patience})
 	head := w.StoreAll(feedtest.Said("go"))
 	w.Piece(head, "m1", 1, "cut ")
 	early := w.Open(feed.From{})

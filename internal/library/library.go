@@ -316,7 +316,7 @@ func (l *Library) current(ctx context.Context, namespace string, r store.Knowled
 }
 
 // lookAgain is how long a document is read before it is looked at whether somebody still wants it.
-const lookAgain = time.Second
+var lookAgain = time.Second
 
 // cancelSuperseded cancels the reading of a revision that was deleted or replaced, so that others do not wait for it.
 func (l *Library) cancelSuperseded(ctx context.Context, cancel context.CancelCauseFunc, namespace string, r store.KnowledgeRevision) {

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -36,14 +37,15 @@ func (s *deleting) AddChunks(ctx context.Context, namespace string, r store.Know
 }
 
 // TestSplitDeleted: documents that were deleted while they are read, or wait for their turn, are not read to their end. They are
-// so large that one is read at a time, and takes longer than it takes to notice.
+// so large that one is read at a time.
 func TestSplitDeleted(t *testing.T) { //nolint:paralleltest // its documents wait for each other, and must not wait for those of a test with a clock of its own
+	library.LookAgainEvery(t, time.Millisecond) // a process does not even start as fast
 	db, err := sqlite.Open(t.Context(), sqlite.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	s := &deleting{Store: db}
 	l := library.New(library.Config{Store: s, Start: func(context.Context, string, store.KnowledgeDocument, bool) error { return nil }})
-	large := []byte(strings.Repeat("a\n\n", 5<<20))
+	large := []byte(strings.Repeat("some words\n\n", 300_000))
 	var all sync.WaitGroup
 	for i := range 3 {
 		d, err := l.Add(t.Context(), namespace, library.Addition{Source: fmt.Sprintf("%d.txt", i), Content: &store.KnowledgeContent{Name: "a.txt", Bytes: large}})

@@ -284,13 +284,14 @@ func TestRequestsEndWithTheConnection(t *testing.T) {
 	srv.freeze()
 	ctx, cancel := context.WithTimeout(t.Context(), testenv.Patience)
 	defer cancel()
-	ended := make(chan error)
+	ended, before := make(chan error), s.Sent()
 	for range 10 {
 		go func() {
 			_, err := s.Subscribe(ctx, key, stream.From{})
 			ended <- err
 		}()
 	}
+	require.Eventually(t, func() bool { return s.Sent() >= before+10 }, testenv.Patience, time.Millisecond)
 	srv.kill()
 	for range 10 {
 		require.ErrorIs(t, <-ended, stream.ErrUnavailable)
