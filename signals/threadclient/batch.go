@@ -1,6 +1,7 @@
 package threadclient
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -102,19 +103,6 @@ func (l *lanes) takeRoom(workflowID string, p signals.Post) bool {
 	l.rooms.Add(workflowID, room)
 	l.recent.Add(post, struct{}{})
 	return true
-}
-
-// admit waits until Temporal has confirmed enough of the signals before this one.
-func (l *lanes) admit(ctx context.Context) error {
-	within, cancel := context.WithTimeout(ctx, signalPatience)
-	defer cancel()
-	if l.signals.Acquire(within, 1) == nil {
-		return nil
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return signals.ErrOverloaded
 }
 
 // forget forgets a post that was not taken. It may be sent once more, such as to a thread that is opened for it.
@@ -339,10 +327,12 @@ func (c *posts) postBySignal(ctx context.Context, threadID string, p signals.Pos
 	return c.keep(ctx, threadID, p, open)
 }
 
-// admit is keep for a post that nobody was asked about, when Temporal has confirmed enough of those before it.
+// admit sends a post as a signal when Temporal has confirmed enough of those before it.
 func (c *posts) admit(ctx context.Context, threadID string, p signals.Post, open *signals.Start) (signals.PostResult, error) {
-	if err := c.lanes.admit(ctx); err != nil {
-		return signals.PostResult{}, fmt.Errorf("%s to thread %q: %w", signals.SignalPost, threadID, err)
+	within, cancel := context.WithTimeout(ctx, signalPatience)
+	defer cancel()
+	if c.lanes.signals.Acquire(within, 1) != nil {
+		return signals.PostResult{}, fmt.Errorf("%s to thread %q: %w", signals.SignalPost, threadID, cmp.Or(ctx.Err(), signals.ErrOverloaded))
 	}
 	defer c.lanes.signals.Release(1)
 	return c.keep(ctx, threadID, p, open)
