@@ -60,7 +60,7 @@ func (r *Runtime) transcript(threadID string) (string, error) {
 		return "", err
 	}
 	defer reader.Close()
-	w := &writer{threadID: threadID, calls: map[string]int{}, said: map[string]int{}}
+	w := &writer{threadID: threadID, calls: map[string]int{}, said: map[string]int{}, ended: map[string]bool{}}
 	for {
 		item, err := reader.Next(ctx)
 		if err != nil {
@@ -71,11 +71,24 @@ func (r *Runtime) transcript(threadID string) (string, error) {
 		}
 		w.write(item.Event)
 	}
-	state, err := r.Client().State(ctx, threadID)
-	if err == nil && state.Status != signals.ThreadIdle {
-		w.line("-- the thread is %s", state.Status)
+	if status := r.status(ctx, threadID, w.ended); status != signals.ThreadIdle {
+		w.line("-- the thread is %s", status)
 	}
 	return w.String(), nil
+}
+
+// status returns what a thread does, after the turns that have ended: the thread knows of the end of a turn a moment after
+// viewers, who see its last record before the step that stores it returns.
+func (r *Runtime) status(ctx context.Context, threadID string, ended map[string]bool) signals.ThreadStatus {
+	for {
+		state, err := r.Client().State(ctx, threadID)
+		if err != nil {
+			return signals.ThreadIdle
+		}
+		if state.Turn == nil || !ended[state.Turn.RecordsOf()] || sleep(ctx) != nil {
+			return state.Status
+		}
+	}
 }
 
 // settledWithin bounds the wait for the last records of a thread that never rests.
@@ -106,6 +119,7 @@ type writer struct {
 	blocks   []*block
 	calls    map[string]int // the blocks of calls, by their ids
 	said     map[string]int // the blocks of messages, by their ids
+	ended    map[string]bool
 }
 
 // block is a line, and what belongs to it.
@@ -165,6 +179,7 @@ func (w *writer) write(e event.AgentEvent) {
 			w.line("%s fails: %s", e.Agent, e.Error)
 		}
 	case event.EventStatus:
+		w.ended[e.EventID] = e.EndsTurn() && e.Status.Turn != string(signals.TurnHeld)
 		w.status(*e.Status)
 	case event.EventThought, event.EventToolProgress, event.EventStream, event.EventFinal, event.EventRetrieval, event.EventReset, event.EventGap:
 	}

@@ -27,6 +27,12 @@ const (
 	minMemory, maxMemory = 256 << 20, 512 << 20
 	memoryPerByte        = 160 // what HTML takes, which takes most
 
+	// ownMemory is what a process takes besides, before it reads: the program and its runtime, and what the kernel counts late.
+	ownMemory = 128 << 20
+
+	// allMemory is what all processes may take at once.
+	allMemory = 960 << 20
+
 	minCPU, maxCPU = 5 * time.Second, time.Minute
 	cpuPerByte     = 10 * time.Second / (1 << 20)
 
@@ -35,7 +41,7 @@ const (
 )
 
 // atOnce bounds the memory of all processes that read documents.
-var atOnce = semaphore.NewWeighted(maxMemory + minMemory)
+var atOnce = semaphore.NewWeighted(allMemory)
 
 // job is what a process is told about the document that it reads. The content comes by its standard input.
 type job struct {
@@ -109,10 +115,11 @@ func Read(ctx context.Context, f File, limits Limits) (Text, error) {
 	}
 	j.Memory = min(maxMemory, minMemory+memoryPerByte*len(f.Content))
 	j.CPU = min(maxCPU, minCPU+cpuPerByte*time.Duration(len(f.Content)))
-	if err := atOnce.Acquire(ctx, int64(j.Memory)); err != nil {
+	memory := int64(j.Memory + ownMemory)
+	if err := atOnce.Acquire(ctx, memory); err != nil {
 		return Text{}, err
 	}
-	defer atOnce.Release(int64(j.Memory))
+	defer atOnce.Release(memory)
 	return j.run(ctx, f.Content)
 }
 
