@@ -85,6 +85,13 @@ const (
 		WHERE tool_logs.finished_at IS NULL`
 )
 
+// addExtractions queues texts whose ids were not queued before. Whoever adds the same ones at once does so in the same order.
+const addExtractions = `INSERT INTO entity_extractions (namespace, id, ended, thread_id, event_id, content, source_type, source_id, queued_at)
+		SELECT $1, x.id, false, x.thread_id, x.event_id, x.content, x.source_type, x.source_id, x.queued_at
+		FROM unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::timestamptz[])
+			AS x(id, thread_id, event_id, content, source_type, source_id, queued_at)
+		ORDER BY x.id COLLATE "C" ON CONFLICT DO NOTHING`
+
 const uniqueViolation = "23505"
 
 // appendTries is the number of attempts of an append that conflicts with others.
@@ -274,6 +281,17 @@ func (s *Store) result(ctx context.Context, a *appending, b store.Batch) (store.
 		result.Records = append(result.Records, r)
 	}
 	return result, nil
+}
+
+// extractionArgs are the arguments of addExtractions.
+func extractionArgs(namespace string, texts ...store.Extraction) []any {
+	var ids, threads, events, contents, types, sources []string
+	var times []time.Time
+	for _, x := range texts {
+		ids, threads, events, contents = append(ids, x.ID), append(threads, x.ThreadID), append(events, x.EventID), append(contents, x.Content)
+		types, sources, times = append(types, x.SourceType), append(sources, x.SourceID), append(times, x.QueuedAt)
+	}
+	return []any{namespace, ids, threads, events, contents, types, sources, times}
 }
 
 func textOrNull(s string) *string {

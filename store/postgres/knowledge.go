@@ -385,7 +385,7 @@ func revisionError(doing, namespace string, r store.KnowledgeRevision, err error
 	return fmt.Errorf("postgres: %s revision %d of document %q of %q: %w", doing, r.Number, r.Document, namespace, classify(err))
 }
 
-func knowledgeRow(ctx context.Context, from querier, query string, args ...any) (store.KnowledgeDocument, error) {
+func knowledgeRow(ctx context.Context, from runner, query string, args ...any) (store.KnowledgeDocument, error) {
 	found, err := collectRows(ctx, from, scanKnowledge, query, args...)
 	if err == nil && len(found) == 0 {
 		err = store.ErrNotFound
@@ -396,7 +396,7 @@ func knowledgeRow(ctx context.Context, from querier, query string, args ...any) 
 	return found[0], nil
 }
 
-func collectRows[T any](ctx context.Context, from querier, scan pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
+func collectRows[T any](ctx context.Context, from runner, scan pgx.RowToFunc[T], query string, args ...any) ([]T, error) {
 	rows, err := from.Query(ctx, query, args...)
 	if err != nil {
 		return nil, err

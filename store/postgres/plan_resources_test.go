@@ -3,9 +3,9 @@
 package postgres
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
-	"math"
 	"testing"
 	"time"
 
@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/internal/sqlstore"
 )
 
 // plan is a node of a plan that has run.
@@ -62,21 +63,63 @@ func TestEntityPlans(t *testing.T) {
 		Relations: []store.Relation{{From: "anna", To: "bob", Type: "knows", At: now}},
 		Merges:    []store.EntityMerge{{ID: "m", From: "anna", Into: "ann", By: "threshold"}},
 	})
-	ids := []string{"ann"}
-	for query, args := range map[string][]any{
-		entityNames:  {"ns", "", store.MaxEntityPage},
-		entityGroups: {"ns", ids}, entitiesNamed: {"ns", store.EntityKeys("Ann"), store.MaxEntityPage},
-		entityMentions:  {"ns", "ann", now.Add(time.Hour), "", "", "", "", store.MaxEntityPage},
-		entityRelations: {"ns", "ann", store.MaxEntityPage}, mergesOf: {"ns", "ann", store.MaxEntityPage}, oneMerge: {"ns", "m"},
-		entitiesAfter + fmt.Sprintf(entitiesHaving, 4) + fmt.Sprintf(byMentions, 5): {"ns", math.MaxInt64, "", store.Pattern("ann"), store.MaxEntityPage},
+	r := &recorder{}
+	for name, call := range map[string]func(*sqlstore.Store) (any, error){
+		"names": func(s *sqlstore.Store) (any, error) {
+			return s.ForgetEntities(ctx, "ns", func(string) bool { return false })
+		},
+		"entity":    func(s *sqlstore.Store) (any, error) { return s.Entity(ctx, "ns", "ann") },
+		"named":     func(s *sqlstore.Store) (any, error) { return s.EntitiesNamed(ctx, "ns", []string{"Ann"}) },
+		"mentions":  func(s *sqlstore.Store) (any, error) { return s.Mentions(ctx, "ns", "ann", store.MentionPage{}) },
+		"relations": func(s *sqlstore.Store) (any, error) { return s.Relations(ctx, "ns", "ann") },
+		"merges":    func(s *sqlstore.Store) (any, error) { return s.Merges(ctx, "ns", "ann") },
+		"merge":     func(s *sqlstore.Store) (any, error) { return s.UndoMerge(ctx, "ns", "m", "me") },
+		"search":    func(s *sqlstore.Store) (any, error) { return s.Entities(ctx, "ns", store.EntityPage{Search: "ann"}) },
 	} {
-		var raw []byte
-		require.NoError(t, s.pool.QueryRow(ctx, "EXPLAIN (ANALYZE, FORMAT JSON) "+query, args...).Scan(&raw), query)
-		var explained []struct{ Plan plan }
-		require.NoError(t, json.Unmarshal(raw, &explained), string(raw))
-		require.Positive(t, explained[0].Plan.rows(), query)
-		require.Less(t, explained[0].Plan.rows(), passes*crowds*store.MaxFound, "%s\n%s", query, raw)
+		r.statements = nil
+		_, err := call(r.of(s))
+		require.NoError(t, err, name)
+		require.NotEmpty(t, r.statements, name)
+		for _, q := range r.statements {
+			var raw []byte
+			require.NoError(t, s.pool.QueryRow(ctx, "EXPLAIN (ANALYZE, FORMAT JSON) "+q.text, q.args...).Scan(&raw), q.text)
+			var explained []struct{ Plan plan }
+			require.NoError(t, json.Unmarshal(raw, &explained), string(raw))
+			require.Positive(t, explained[0].Plan.rows(), q.text)
+			require.Less(t, explained[0].Plan.rows(), passes*crowds*store.MaxFound, "%s\n%s", q.text, raw)
+		}
 	}
+}
+
+// recorder keeps the statements that a store runs.
+type recorder struct{ statements []statement }
+
+type statement struct {
+	text string
+	args []any
+}
+
+func (r *recorder) of(s *Store) *sqlstore.Store {
+	d := s.database()
+	change, snapshot := d.Transaction, d.Snapshot
+	d.Reader = recording{d.Reader, r}
+	d.Transaction = func(ctx context.Context, lock string, do func(sqlstore.Querier) error) error {
+		return change(ctx, lock, func(q sqlstore.Querier) error { return do(recording{q, r}) })
+	}
+	d.Snapshot = func(ctx context.Context, do func(sqlstore.Querier) error) error {
+		return snapshot(ctx, func(q sqlstore.Querier) error { return do(recording{q, r}) })
+	}
+	return sqlstore.New(d)
+}
+
+type recording struct {
+	sqlstore.Querier
+	into *recorder
+}
+
+func (r recording) Query(ctx context.Context, q *sqlstore.Query, args ...any) (sqlstore.Rows, error) {
+	r.into.statements = append(r.into.statements, statement{q.Postgres, args})
+	return r.Querier.Query(ctx, q, args...)
 }
 
 // TestThreadPlans: with 10,000 threads, a page handles few rows more than it has, and counts and previews read what they have to once.
@@ -85,6 +128,7 @@ func TestThreadPlans(t *testing.T) {
 	ctx := t.Context()
 	s := openSchema(t, testenv.Name("threadplans"))
 	const threads, waiting, failing, limit = 10_000, 1000, 500, 50
+	now := time.Now()
 	for _, table := range []string{"threads", "thread_marks", "records"} {
 		_, err := s.pool.Exec(ctx, "ALTER TABLE "+table+" SET (autovacuum_enabled = false)")
 		require.NoError(t, err)
@@ -104,50 +148,63 @@ func TestThreadPlans(t *testing.T) {
 		_, err := s.pool.Exec(ctx, fmt.Sprintf(fill, threads, waiting, failing))
 		require.NoError(t, err)
 	}
-	group := func(change func(*store.ThreadPage)) (queries []*listQuery) {
-		page := store.ThreadPage{Limit: limit}
-		change(&page)
-		for _, g := range page.Groups() {
-			q := groupQuery("n", g)
-			q.args = append(q.args, limit)
-			fmt.Fprintf(&q.sql, " LIMIT $%d", len(q.args))
-			queries = append(queries, q)
-		}
-		return queries
+	r := &recorder{}
+	recorded := func(call func(*sqlstore.Store) error) []statement {
+		r.statements = nil
+		require.NoError(t, call(r.of(s)))
+		return r.statements
 	}
-	counts := &listQuery{args: []any{"n"}}
-	counts.sql.WriteString(counted + ` GROUP BY status, activity`)
+	page := func(p store.ThreadPage) []statement {
+		p.Limit = limit
+		return recorded(func(s *sqlstore.Store) error {
+			_, err := s.Threads(ctx, "n", p)
+			return err
+		})
+	}
+	// The groups of a page are read until it is full.
+	none := func(p store.ThreadPage) []statement {
+		p.CursorActivity, p.CursorUpdatedAt, p.CursorID = store.ActivityFailing, now.Add(time.Hour), "z"
+		return page(p)[1:]
+	}
 	var ids []string
 	for i := range limit {
 		ids = append(ids, fmt.Sprint("t", i+1))
 	}
-	first := &listQuery{args: []any{"n", ids}}
-	fmt.Fprintf(&first.sql, firstMessages, store.PreviewJSON, store.PreviewRecords)
-	calls := &listQuery{args: []any{"n", ids}}
-	calls.sql.WriteString(waitingCalls)
 	const perThread = 20 // rows that joins and the levels of a plan handle for each thread of a page
+	attention := store.ThreadPage{Order: store.OrderAttention}
 	tests := map[string]struct {
-		queries []*listQuery
+		queries []statement
 		most    int
 	}{
-		"active":           {group(func(*store.ThreadPage) {}), perThread * limit},
-		"closed":           {group(func(p *store.ThreadPage) { p.Status = store.ThreadClosed }), 2 * threads},
-		"waiting":          {group(func(p *store.ThreadPage) { p.Activity = store.ActivityWaiting }), perThread * limit},
-		"attention":        {group(func(p *store.ThreadPage) { p.Order = store.OrderAttention })[:2], perThread * limit},
-		"attention, agent": {group(func(p *store.ThreadPage) { p.Order, p.Agent = store.OrderAttention, "clerk" })[:2], perThread * limit},
-		"attention, tool": {group(func(p *store.ThreadPage) {
-			p.Order, p.Activity, p.Tool = store.OrderAttention, store.ActivityWaiting, "shell"
+		"active":             {page(store.ThreadPage{}), perThread * limit},
+		"closed":             {page(store.ThreadPage{Status: store.ThreadClosed}), 2 * threads},
+		"waiting":            {page(store.ThreadPage{Activity: store.ActivityWaiting}), perThread * limit},
+		"attention":          {page(attention), perThread * limit},
+		"attention, failing": {page(store.ThreadPage{Order: store.OrderAttention, Activity: store.ActivityFailing}), perThread * limit},
+		"attention, agent":   {page(store.ThreadPage{Order: store.OrderAttention, ThreadFilter: store.ThreadFilter{Agent: "clerk"}}), perThread * limit},
+		"attention, tool": {page(store.ThreadPage{
+			Order: store.OrderAttention, Activity: store.ActivityWaiting, ThreadFilter: store.ThreadFilter{Tool: "shell"},
 		}), perThread * limit},
-		"attention, others": {group(func(p *store.ThreadPage) { p.Order = store.OrderAttention })[2:], 2*(waiting+failing) + perThread*limit},
-		"counts":            {[]*listQuery{counts}, 4 * threads},
-		"previews":          {[]*listQuery{first}, perThread * limit},
-		"waiting calls":     {[]*listQuery{calls}, (perThread + 200) * limit},
+		"attention, others": {none(attention), 2*(waiting+failing) + perThread*limit},
+		"counts": {recorded(func(s *sqlstore.Store) error {
+			_, err := s.CountThreads(ctx, "n", store.ThreadFilter{})
+			return err
+		}), 4 * threads},
+		"previews": {recorded(func(s *sqlstore.Store) error {
+			_, err := s.Previews(ctx, "n", ids...)
+			return err
+		}), perThread * limit},
+		"waiting calls": {recorded(func(s *sqlstore.Store) error {
+			_, err := s.WaitingRecords(ctx, "n", ids...)
+			return err
+		}), (perThread + 200) * limit},
 	}
 	check := func(least int) {
 		for name, test := range tests {
+			require.NotEmpty(t, test.queries, name)
 			for _, q := range test.queries {
 				var raw []byte
-				require.NoError(t, s.pool.QueryRow(ctx, "EXPLAIN (ANALYZE, FORMAT JSON) "+q.sql.String(), q.args...).Scan(&raw), q.sql.String())
+				require.NoError(t, s.pool.QueryRow(ctx, "EXPLAIN (ANALYZE, FORMAT JSON) "+q.text, q.args...).Scan(&raw), q.text)
 				var explained []struct {
 					Plan plan
 					Time float64 `json:"Execution Time"`
@@ -155,7 +212,7 @@ func TestThreadPlans(t *testing.T) {
 				require.NoError(t, json.Unmarshal(raw, &explained), string(raw))
 				rows := explained[0].Plan.rows()
 				require.Positive(t, rows, name)
-				require.LessOrEqual(t, rows, max(test.most, least), "%s: %s\n%s", name, q.sql.String(), raw)
+				require.LessOrEqual(t, rows, max(test.most, least), "%s: %s\n%s", name, q.text, raw)
 				t.Logf("%s: %d rows, %.1f ms", name, rows, explained[0].Time)
 			}
 		}

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"sync/atomic"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/internal/sqlstore"
 )
 
 // Config configures [Open].
@@ -33,14 +32,17 @@ type Config struct {
 // maxConns is far above the limit of servers.
 const maxConns = 10_000
 
+// sqlStore has the methods that both drivers share.
+type sqlStore = sqlstore.Store
+
 // Store is a [store.Store] in PostgreSQL.
 type Store struct {
+	*sqlStore
+
 	pool *pgxpool.Pool
 
 	// vectors is nil if the server lacks pgvector.
 	vectors *vectorQueries
-
-	probed atomic.Pointer[time.Time] // the last Ping that has written
 }
 
 var _ store.Store = (*Store)(nil)
@@ -56,6 +58,7 @@ func Open(ctx context.Context, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("postgres: opening: %w", classify(err))
 	}
 	s := &Store{pool: pool}
+	s.sqlStore = sqlstore.New(s.database())
 	if s.vectors, err = prepare(ctx, pool, cfg); err != nil {
 		pool.Close()
 		return nil, fmt.Errorf("postgres: opening %s at %s: %w", pc.ConnConfig.Database, pc.ConnConfig.Host, classify(err))
@@ -110,33 +113,6 @@ func prepare(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*vectorQuerie
 		return nil, err
 	}
 	return prepareVectors(ctx, pool, logger)
-}
-
-// probeEvery is the minimum interval between two writes of Ping that succeed.
-const probeEvery = time.Second
-
-// Ping checks that the server responds, and accepts writes.
-func (s *Store) Ping(ctx context.Context) error {
-	now := time.Now()
-	if last := s.probed.Load(); last != nil && now.Sub(*last) < probeEvery {
-		if err := s.pool.Ping(ctx); err != nil {
-			return fmt.Errorf("postgres: ping: %w", classify(err))
-		}
-		return nil
-	}
-	if _, err := s.pool.Exec(ctx, `UPDATE write_probe SET written_at = now()`); err != nil {
-		return fmt.Errorf("postgres: ping: writing: %w", classify(err))
-	}
-	s.probed.Store(&now)
-	return nil
-}
-
-// ID implements [store.Identified].
-func (s *Store) ID(ctx context.Context) (id string, err error) {
-	if err := s.pool.QueryRow(ctx, `SELECT id FROM identity`).Scan(&id); err != nil {
-		return "", fmt.Errorf("postgres: reading the id of the database: %w", classify(err))
-	}
-	return id, nil
 }
 
 // Close waits for running calls and closes the connections. Further calls do nothing.

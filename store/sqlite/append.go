@@ -13,6 +13,9 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
+// agentChange is the newest change of the agents of the namespace ?1.
+const agentChange = `(SELECT coalesce(max(seq), 0) FROM agent_versions WHERE namespace = ?1)`
+
 // writes are the statements of an append.
 type writes struct {
 	thread, addThread, setThread, updateThread *sql.Stmt
@@ -28,7 +31,7 @@ func (w *writes) prepare(ctx context.Context, db *sql.DB) error {
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, thread_id, tool_call_id) DO UPDATE SET `
 	return prepare(ctx, db, map[**sql.Stmt]string{
 		&w.thread:    `SELECT head, replaced, ` + agentChange + `, activity, updated_at FROM threads WHERE namespace = ?1 AND id = ?2`,
-		&w.erased:    selectErased,
+		&w.erased:    `SELECT 1 FROM erased_threads WHERE namespace = ? AND id = ?`,
 		&w.addThread: `INSERT INTO threads (namespace, id, created_at, updated_at) VALUES (?1, ?2, ?3, ?3)`,
 		&w.setThread: `UPDATE threads SET head = ?3, activity = ?4, updated_at = ?5, tokens = tokens + ?6 WHERE namespace = ?1 AND id = ?2`,
 		&w.updateThread: `UPDATE threads SET title = n.title, status = n.status, agents = n.agents, metadata = n.metadata, parent_id = n.parent_id, update_number = n.number
@@ -40,7 +43,8 @@ func (w *writes) prepare(ctx context.Context, db *sql.DB) error {
 			WHERE namespace = ?1 AND id = ?2 AND (?8 = 0 OR update_number < ?8)
 				AND (threads.title, threads.status, threads.agents, threads.metadata, threads.parent_id, update_number)
 					IS NOT (n.title, n.status, n.agents, n.metadata, n.parent_id, n.number)`,
-		&w.record:    selectRecord + ` WHERE namespace = ? AND thread_id = ? AND id = ?`,
+		&w.record: `SELECT id, seq, type, payload, trace_id, parent_event_id, event_id, created_at FROM records
+			WHERE namespace = ? AND thread_id = ? AND id = ?`,
 		&w.hasRecord: `SELECT count(*) FROM records WHERE namespace = ? AND thread_id = ? AND id = ?`,
 		&w.addRecord: `INSERT INTO records (namespace, thread_id, seq, id, type, trace_id, parent_event_id, event_id, created_at, payload)
 			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, thread_id, id) DO NOTHING`,
@@ -50,7 +54,8 @@ func (w *writes) prepare(ctx context.Context, db *sql.DB) error {
 		&w.addMark: `INSERT INTO thread_marks (namespace, thread_id, kind, id, event_id) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
 		&w.endMarks: `DELETE FROM thread_marks WHERE namespace = ? AND thread_id = ? AND kind = ?
 			AND iif(?4 = '', ?5 IN ('', event_id), id = ?4)`,
-		&w.queue: addExtraction,
+		&w.queue: `INSERT INTO entity_extractions (namespace, id, thread_id, event_id, content, source_type, source_id, queued_at, ended)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO NOTHING`,
 		&w.marks: `SELECT DISTINCT kind FROM thread_marks WHERE namespace = ? AND thread_id = ?`,
 	})
 }
@@ -252,7 +257,7 @@ func (a *appending) changeMarks(ctx context.Context, records []event.Record, add
 // extract queues texts, whether this append has stored its records or an earlier one has.
 func (a *appending) extract(ctx context.Context, texts []store.Extraction) error {
 	for _, x := range texts {
-		if _, err := a.StmtContext(ctx, a.queue).ExecContext(ctx, extractionValues(a.key.Namespace, x)...); err != nil {
+		if _, err := a.StmtContext(ctx, a.queue).ExecContext(ctx, a.key.Namespace, x.ID, x.ThreadID, x.EventID, x.Content, x.SourceType, x.SourceID, x.QueuedAt.UnixMicro()); err != nil {
 			return fmt.Errorf("queueing the extraction %q: %w", x.ID, err)
 		}
 	}

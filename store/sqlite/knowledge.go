@@ -552,3 +552,8 @@ func scanKnowledge(row scanner) (knowledgeRow, error) {
 	d.CreatedAt, d.UpdatedAt = moment(created), moment(updated)
 	return knowledgeRow{d, key}, nil
 }
+
+func scanText(row scanner) (text string, err error) {
+	err = row.Scan(&text)
+	return text, err
+}

@@ -1,47 +1,272 @@
 package sqlite
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/internal/sqlstore"
 )
 
-// TestPlans: the cost of a query grows with its result, not with the thread.
+// recorder keeps the statements that a store runs.
+type recorder struct{ queries []string }
+
+func (r *recorder) of(s *Store) *sqlstore.Store {
+	d := s.database()
+	change, snapshot := d.Transaction, d.Snapshot
+	d.Reader, d.Writer = recording{d.Reader, r}, recording{d.Writer, r}
+	d.Transaction = func(ctx context.Context, lock string, do func(sqlstore.Querier) error) error {
+		return change(ctx, lock, func(q sqlstore.Querier) error { return do(recording{q, r}) })
+	}
+	d.Snapshot = func(ctx context.Context, do func(sqlstore.Querier) error) error {
+		return snapshot(ctx, func(q sqlstore.Querier) error { return do(recording{q, r}) })
+	}
+	return sqlstore.New(d)
+}
+
+type recording struct {
+	sqlstore.Querier
+	into *recorder
+}
+
+func (r recording) record(q *sqlstore.Query) {
+	if q.SQLite != "" {
+		r.into.queries = append(r.into.queries, numbered(q.SQLite))
+	}
+}
+
+func (r recording) Query(ctx context.Context, q *sqlstore.Query, args ...any) (sqlstore.Rows, error) {
+	r.record(q)
+	return r.Querier.Query(ctx, q, args...)
+}
+
+func (r recording) Exec(ctx context.Context, q *sqlstore.Query, args ...any) (int64, error) {
+	r.record(q)
+	return r.Querier.Exec(ctx, q, args...)
+}
+
+func (r recording) Run(ctx context.Context, q *sqlstore.Query, rows [][]any) ([]int64, error) {
+	r.record(q)
+	return r.Querier.Run(ctx, q, rows)
+}
+
+// scans returns the tables that a plan reads as a whole, without the intermediate results of queries.
+func scans(plan string) (tables []string) {
+	for _, m := range scan.FindAllStringSubmatch(plan, -1) {
+		if !slices.Contains([]string{"found", "merged", "page", "wanted", "p", "w", "x", "CONSTANT"}, m[1]) && !strings.Contains(m[2], "VIRTUAL") {
+			tables = append(tables, m[1])
+		}
+	}
+	return tables
+}
+
+var scan = regexp.MustCompile(`(?m)^SCAN (\w+)(.*)$`)
+
+// TestPlans: the cost of a query grows with its result, not with the thread or the namespace. A page of threads with a filter grows
+// with the threads that it passes over, and counts read an index alone, unless there is a filter.
 func TestPlans(t *testing.T) {
 	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "store.db")})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	r := &reads{}
-	queries := r.queries()
-	const ordered = "(namespace=? AND thread_id=? AND seq>? AND seq<?)"
-	for stmt, want := range map[**sql.Stmt]string{
-		&r.records:       ordered,
-		&r.recordsOf:     ordered,
-		&r.newest:        ordered,
-		&r.newestOf:      ordered,
-		&r.ofEvent:       "USING INDEX records_by_event (namespace=? AND thread_id=? AND event_id=? AND seq>? AND seq<?)",
-		&r.newestOfEvent: "USING INDEX records_by_event (namespace=? AND thread_id=? AND event_id=? AND seq>? AND seq<?)",
-		&r.recordsByID:   "(namespace=? AND thread_id=? AND id=?)",
-		&r.thread:        "(namespace=? AND id=?)",
-		&r.erased:        "(namespace=? AND id=?)",
-		&r.tool:          "(namespace=? AND thread_id=? AND tool_call_id=?)",
-		&r.tools:         "(namespace=? AND thread_id=?)",
-		&r.pending:       "USING INDEX records_by_event (namespace=? AND thread_id=? AND event_id=?)",
-	} {
-		query := queries[stmt]
-		plan := explain(t, s.reader, query)
-		require.Contains(t, plan, want, query)
-		require.NotContains(t, plan, "SCAN records", query)
-		require.NotContains(t, plan, "SCAN threads", query)
-		if stmt != &r.recordsByID && stmt != &r.tools {
-			require.NotContains(t, plan, "TEMP B-TREE", "%s is sorted by its index", query)
-		}
-		delete(queries, stmt)
+	ctx, key := t.Context(), store.Key{Namespace: "n", ThreadID: "t"}
+	const (
+		bySeq, byEvent = "(namespace=? AND thread_id=? AND seq>? AND seq<?)", "USING INDEX records_by_event (namespace=? AND thread_id=? AND event_id=? AND seq>? AND seq<?)"
+
+		roots, id = "SEARCH entities USING COVERING INDEX entities_by_root (namespace=? AND root=?)", "(namespace=? AND id=?)"
+
+		mark, row = "SEARCH thread_marks USING COVERING INDEX thread_marks_by_time (namespace=? AND kind=? AND (since,thread_id)>(?,?))", "SEARCH threads USING INDEX sqlite_autoindex_threads_1 (namespace=? AND id=?)"
+		first     = "SEARCH e USING PRIMARY KEY (namespace=? AND thread_id=? AND kind=?)"
+	)
+	records := func(q store.Query) func(*sqlstore.Store) (any, error) {
+		return func(s *sqlstore.Store) (any, error) { return s.Records(ctx, key, q) }
 	}
-	require.Empty(t, queries, "a query without a plan")
+	threads := func(p store.ThreadPage) func(*sqlstore.Store) (any, error) {
+		return func(s *sqlstore.Store) (any, error) { return s.Threads(ctx, "n", p) }
+	}
+	count := func(f store.ThreadFilter) func(*sqlstore.Store) (any, error) {
+		return func(s *sqlstore.Store) (any, error) { return s.CountThreads(ctx, "n", f) }
+	}
+	for name, test := range map[string]struct {
+		call  func(*sqlstore.Store) (any, error)
+		plans [][]string // of each query, in order
+
+		// sorted are the queries whose rows are sorted, since no index has them in their order. scans is whether a table is read as a whole.
+		sorted []int
+		scans  bool
+	}{
+		"records":             {call: records(store.Query{}), plans: [][]string{{bySeq}}},
+		"of types":            {call: records(store.Query{Types: []string{"x"}}), plans: [][]string{{bySeq}}},
+		"newest":              {call: records(store.Query{Newest: true}), plans: [][]string{{bySeq}}},
+		"newest of types":     {call: records(store.Query{Types: []string{"x"}, Newest: true}), plans: [][]string{{bySeq}}},
+		"of an event":         {call: records(store.Query{EventID: "e"}), plans: [][]string{{byEvent}}},
+		"of types and events": {call: records(store.Query{EventID: "e", Types: []string{"x"}, Newest: true}), plans: [][]string{{byEvent}}},
+		"by id": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.RecordsByID(ctx, key, "r") },
+			plans: [][]string{{"(namespace=? AND thread_id=? AND id=?)"}}, sorted: []int{0},
+		},
+		"thread": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.Thread(ctx, key) },
+			plans: [][]string{{"(namespace=? AND id=?)"}, {"(namespace=? AND id=?)"}},
+		},
+		"tool log": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.ToolLog(ctx, key, "c") },
+			plans: [][]string{{"(namespace=? AND thread_id=? AND tool_call_id=?)"}},
+		},
+		"tool logs": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.ToolLogs(ctx, key) },
+			plans: [][]string{{"(namespace=? AND thread_id=?)"}}, sorted: []int{0},
+		},
+		"pending": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.PendingApprovals(ctx, "n") },
+			plans: [][]string{{"USING INDEX records_by_event (namespace=? AND thread_id=? AND event_id=?)"}},
+		},
+
+		"threads":         {call: threads(store.ThreadPage{}), plans: [][]string{{"USING INDEX threads_by_update (namespace=? AND "}}},
+		"closed threads":  {call: threads(store.ThreadPage{Status: store.ThreadClosed}), plans: [][]string{{"USING INDEX threads_by_update (namespace=? AND "}}},
+		"running threads": {call: threads(store.ThreadPage{Activity: store.ActivityRunning}), plans: [][]string{{"USING INDEX threads_by_activity (namespace=? AND status=? AND activity=? AND "}}},
+		"filtered threads": {
+			call: threads(store.ThreadPage{ThreadFilter: store.ThreadFilter{
+				Search: "x", Agent: "a", Tool: "t", ExpiresBefore: time.Now(), MinTokens: 1, UpdatedBefore: time.Now(), UpdatedAfter: time.Now(),
+			}}),
+			plans: [][]string{{"(namespace=? AND "}},
+		},
+		"by attention": {
+			call:  threads(store.ThreadPage{Order: store.OrderAttention}),
+			plans: [][]string{{mark, first, row}, {mark, first, row}, {"USING INDEX threads_by_update (namespace=? AND "}},
+		},
+		"counts":          {call: count(store.ThreadFilter{}), plans: [][]string{{"USING COVERING INDEX threads_by_activity (namespace=?)"}}},
+		"filtered counts": {call: count(store.ThreadFilter{Search: "x"}), plans: [][]string{{"(namespace=?"}}},
+		"previews": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.Previews(ctx, "n", "t") },
+			plans: [][]string{{"(namespace=? AND thread_id=? AND seq<?)", "SEARCH h USING INDEX sqlite_autoindex_records_2 (namespace=? AND thread_id=? AND id=?)"}},
+		},
+		"waiting records": {
+			call: func(s *sqlstore.Store) (any, error) { return s.WaitingRecords(ctx, "n", "t") },
+			plans: [][]string{{
+				"SEARCH m USING PRIMARY KEY (namespace=? AND thread_id=? AND kind=?)", "SEARCH r USING INDEX records_by_event (namespace=? AND thread_id=? AND event_id=?)",
+				"SEARCH d USING COVERING INDEX sqlite_autoindex_records_2 (namespace=? AND thread_id=? AND id=?)",
+			}},
+			sorted: []int{0},
+		},
+
+		"agent": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.Agent(ctx, "n", "a") },
+			plans: [][]string{{"USING INDEX agent_versions_newest (namespace=? AND name_key=?)"}},
+		},
+		"agents": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.Agents(ctx, "n", "", 0) },
+			plans: [][]string{{"USING INDEX agent_versions_newest (namespace=? AND name_key>?)"}},
+		},
+		"versions of an agent": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.AgentVersions(ctx, "n", "a", 0, 0) },
+			plans: [][]string{{"(namespace=? AND name_key=? AND version<?)"}},
+		},
+		"changes of agents": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.AgentChanges(ctx, "n", 0, 0) },
+			plans: [][]string{{"(namespace=? AND seq>?)"}},
+		},
+		"key": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.APIKey(ctx, "k") },
+			plans: [][]string{{"(id=?)"}},
+		},
+		"keys": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.APIKeys(ctx, "n") },
+			plans: [][]string{{"USING INDEX api_keys_listed (namespace=?)"}},
+		},
+		"any key": { // stops at the first
+			call:  func(s *sqlstore.Store) (any, error) { return s.HasAPIKeys(ctx) },
+			plans: [][]string{{"SCAN api_keys USING COVERING INDEX"}}, scans: true,
+		},
+		"document": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.Document(ctx, "n", "kind", "d") },
+			plans: [][]string{{"(namespace=? AND kind=? AND name=?)"}},
+		},
+		"documents": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.Documents(ctx, "n", "kind", "", 10) },
+			plans: [][]string{{"(namespace=? AND kind=? AND name>?)"}},
+		},
+
+		"extractions": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.Extractions(ctx, "n", 1) },
+			plans: [][]string{{"USING INDEX entity_extractions_queued (namespace=?)"}},
+		},
+		"namespaces of extractions": { // of what is queued
+			call:  func(s *sqlstore.Store) (any, error) { return s.ExtractionNamespaces(ctx) },
+			plans: [][]string{{"SCAN entity_extractions USING COVERING INDEX entity_extractions_queued"}}, scans: true,
+		},
+		"entities": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.Entities(ctx, "n", store.EntityPage{Search: "x"}) },
+			plans: [][]string{{"USING INDEX entities_by_mentions (namespace=? AND total<?)"}, {"USING INDEX entities_by_root (namespace=? AND root=?)", "SEARCH e USING INDEX sqlite_autoindex_entities_1 " + id}},
+		},
+		"entities of a type": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.Entities(ctx, "n", store.EntityPage{Type: "x"}) },
+			plans: [][]string{{"USING INDEX entities_by_type (namespace=? AND type=? AND total<?)"}, nil},
+		},
+		"entities by name": {
+			call:   func(s *sqlstore.Store) (any, error) { return s.EntitiesNamed(ctx, "n", []string{"x"}) },
+			plans:  [][]string{{"SEARCH entities USING INDEX sqlite_autoindex_entities_1 " + id, "USING INDEX entities_by_name (namespace=? AND name_key=?)"}, nil},
+			sorted: []int{0},
+		},
+		"similar entities": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.SimilarEntities(ctx, "n", "x", "e", []float32{1}, 1) },
+			plans: [][]string{{"USING INDEX entity_vectors_by_embedder (namespace=? AND embedder=? AND type=?)"}, nil},
+		},
+		"namespaces of entities": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.EntityNamespaces(ctx) },
+			plans: [][]string{{"SEARCH entities USING COVERING INDEX", "(namespace>?)"}},
+		},
+		"entities without vectors": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.EntitiesWithout(ctx, "n", "e", "", 1) },
+			plans: [][]string{{"SEARCH e USING INDEX sqlite_autoindex_entities_1 (namespace=? AND id>?)", "SEARCH v USING COVERING INDEX sqlite_autoindex_entity_vectors_1 (namespace=? AND entity=? AND embedder=?)"}},
+		},
+		"mentions": {
+			call:   func(s *sqlstore.Store) (any, error) { return s.Mentions(ctx, "n", "e", store.MentionPage{}) },
+			plans:  [][]string{{roots, "USING COVERING INDEX entity_mentions_by_time (namespace=? AND entity=? AND at<?)", "SEARCH m USING INTEGER PRIMARY KEY"}},
+			sorted: []int{0},
+		},
+		"relations": {
+			call:   func(s *sqlstore.Store) (any, error) { return s.Relations(ctx, "n", "e") },
+			plans:  [][]string{{roots, "(namespace=? AND from_entity=?)", "USING INDEX entity_relations_to (namespace=? AND to_entity=?)"}},
+			sorted: []int{0},
+		},
+		"merges": {
+			call:  func(s *sqlstore.Store) (any, error) { return s.Merges(ctx, "n", "") },
+			plans: [][]string{{"USING INDEX entity_merges_by_time (namespace=?)"}},
+		},
+		"merges of an entity": {
+			call:   func(s *sqlstore.Store) (any, error) { return s.Merges(ctx, "n", "e") },
+			plans:  [][]string{{roots, "SEARCH g USING INDEX sqlite_autoindex_entity_merges_1 " + id, "USING INDEX entity_merges_into (namespace=? AND into_entity=?)"}},
+			sorted: []int{0},
+		},
+		"dropped vectors": { // at the start of a worker
+			call:  func(s *sqlstore.Store) (any, error) { return nil, s.DropEntityVectors(ctx, "n", "e") },
+			plans: [][]string{{"USING INDEX entity_vectors_by_embedder (namespace=?)"}},
+		},
+	} {
+		r := &recorder{}
+		if _, err := test.call(r.of(s)); !errors.Is(err, store.ErrNotFound) {
+			require.NoError(t, err, name)
+		}
+		require.Len(t, r.queries, len(test.plans), name)
+		for i, query := range r.queries {
+			plan := explain(t, s.reader, query)
+			for _, step := range test.plans[i] {
+				require.Contains(t, plan, step, name)
+			}
+			require.Equal(t, test.scans, len(scans(plan)) > 0, "%s: %s", name, plan)
+			require.Equal(t, slices.Contains(test.sorted, i), strings.Contains(plan, "TEMP B-TREE"), "%s: %s", name, plan)
+		}
+	}
 }
 
 func explain(t *testing.T, db *sql.DB, query string) string {
@@ -59,89 +284,6 @@ func explain(t *testing.T, db *sql.DB, query string) string {
 	}
 	require.NoError(t, rows.Err())
 	return strings.Join(plan, "\n")
-}
-
-// TestThreadPlans: the cost of a page of threads grows with the threads that it passes over, and a page without a filter passes over
-// none. Counts read an index alone, unless there is a filter. A preview reads the beginning of its thread.
-func TestThreadPlans(t *testing.T) {
-	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "store.db")})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	r := &listReads{}
-	queries := r.queries()
-	const mark, row = "SEARCH thread_marks USING COVERING INDEX thread_marks_by_time (namespace=? AND kind=? AND (since,thread_id)>(?,?))", "SEARCH threads USING INDEX sqlite_autoindex_threads_1 (namespace=? AND id=?)"
-	const first = "SEARCH e USING PRIMARY KEY (namespace=? AND thread_id=? AND kind=?)"
-	for stmt, want := range map[**sql.Stmt][]string{
-		&r.threads:       {"USING INDEX threads_by_update (namespace=? AND "},
-		&r.threadsOf:     {"USING INDEX threads_by_update (namespace=? AND "},
-		&r.threadsIn:     {"USING INDEX threads_by_activity (namespace=? AND status=? AND activity=? AND "},
-		&r.filtered:      {"USING INDEX threads_by_update (namespace=? AND "},
-		&r.waiting:       {mark, first, row},
-		&r.failing:       {mark, first, row},
-		&r.count:         {"USING COVERING INDEX threads_by_activity (namespace=?)"},
-		&r.countFiltered: {"(namespace=?"},
-		&r.waitingRecords: {
-			"SEARCH m USING PRIMARY KEY (namespace=? AND thread_id=? AND kind=?)", "SEARCH r USING INDEX records_by_event (namespace=? AND thread_id=? AND event_id=?)",
-			"SEARCH d USING COVERING INDEX sqlite_autoindex_records_2 (namespace=? AND thread_id=? AND id=?)",
-		},
-		&r.previews: {"(namespace=? AND thread_id=? AND seq<?)", "SEARCH h USING INDEX sqlite_autoindex_records_2 (namespace=? AND thread_id=? AND id=?)"},
-	} {
-		plan := explain(t, s.reader, queries[stmt])
-		for _, step := range want {
-			require.Contains(t, plan, step, queries[stmt])
-		}
-		for _, table := range []string{"records", "threads", "thread_marks", "r", "h", "e", "m"} {
-			require.NotContains(t, plan+"\n", "SCAN "+table+"\n", queries[stmt])
-		}
-		if stmt != &r.countFiltered && stmt != &r.waitingRecords {
-			require.NotContains(t, plan, "TEMP B-TREE", "%s is sorted by its index", queries[stmt])
-		}
-		delete(queries, stmt)
-	}
-	require.Empty(t, queries, "a query without a plan")
-}
-
-// TestAgentPlans: the cost of a query for agents grows with its result.
-func TestAgentPlans(t *testing.T) {
-	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "store.db")})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	r := &agentReads{}
-	queries := r.queries()
-	for stmt, want := range map[**sql.Stmt]string{
-		&r.newest:   "USING INDEX agent_versions_newest (namespace=? AND name_key=?)",
-		&r.all:      "USING INDEX agent_versions_newest (namespace=? AND name_key>?)",
-		&r.versions: "(namespace=? AND name_key=? AND version<?)",
-		&r.changes:  "(namespace=? AND seq>?)",
-	} {
-		query := queries[stmt]
-		plan := explain(t, s.reader, query)
-		require.Contains(t, plan, want, query)
-		require.NotContains(t, plan, "TEMP B-TREE", "%s is sorted by its index", query)
-		delete(queries, stmt)
-	}
-	require.Empty(t, queries, "a query without a plan")
-}
-
-// TestKeyPlans: the cost of a query for API keys grows with its result.
-func TestKeyPlans(t *testing.T) {
-	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "store.db")})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	r := &keyReads{}
-	queries := r.queries()
-	for stmt, want := range map[**sql.Stmt]string{
-		&r.one: "(id=?)",
-		&r.all: "USING INDEX api_keys_listed (namespace=?)",
-		&r.any: "SCAN api_keys USING COVERING INDEX", // stops at the first row
-	} {
-		query := queries[stmt]
-		plan := explain(t, s.reader, query)
-		require.Contains(t, plan, want, query)
-		require.NotContains(t, plan, "TEMP B-TREE", "%s is sorted by its index", query)
-		delete(queries, stmt)
-	}
-	require.Empty(t, queries, "a query without a plan")
 }
 
 // TestKnowledgePlans: the cost of a query for knowledge does not grow with other namespaces, and full-text search sorts
@@ -197,60 +339,47 @@ func requirePlan(t *testing.T, s *Store, query string, steps ...string) {
 	require.NotContains(t, plan, "TEMP B-TREE", "%s is sorted by its index", query)
 }
 
-// TestEntityPlans: the cost of a query for entities does not grow with what it does not find, but for the vectors of a type.
-func TestEntityPlans(t *testing.T) {
-	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "store.db")})
+// TestChangePlans: what changes entities or erases reads what it changes, and nothing else.
+func TestChangePlans(t *testing.T) {
+	opened, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "store.db")})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	r, w := &entityReads{}, &entityWrites{}
-	queries := r.queries()
-	const root, id = "SEARCH entities USING COVERING INDEX entities_by_root (namespace=? AND root=?)", "(namespace=? AND id=?)"
-	for stmt, want := range map[**sql.Stmt][]string{
-		&r.extractions: {"USING INDEX entity_extractions_queued (namespace=?)"},
-		&r.namespaces:  {"SCAN entity_extractions USING COVERING INDEX entity_extractions_queued"}, // what is queued
-		&r.page:        {"USING INDEX entities_by_mentions (namespace=? AND total<?)"},
-		&r.pageOf:      {"USING INDEX entities_by_type (namespace=? AND type=? AND total<?)"},
-		&r.groups:      {"USING INDEX entities_by_root (namespace=? AND root=?)", "SEARCH e USING INDEX sqlite_autoindex_entities_1 " + id},
-		&r.vectors:     {"USING INDEX entity_vectors_by_embedder (namespace=? AND embedder=? AND type=?)"},
-		&r.in:          {"SEARCH entities USING COVERING INDEX", "(namespace>?)"},
-		&r.without:     {"SEARCH e USING INDEX sqlite_autoindex_entities_1 (namespace=? AND id>?)", "SEARCH v USING COVERING INDEX sqlite_autoindex_entity_vectors_1 (namespace=? AND entity=? AND embedder=?)"},
-		&r.merges:      {"USING INDEX entity_merges_by_time (namespace=?)"},
-	} {
-		requirePlan(t, s, queries[stmt], want...)
-		delete(queries, stmt)
-	}
-	for stmt, want := range map[**sql.Stmt][]string{
-		&r.named:     {"SEARCH entities USING INDEX sqlite_autoindex_entities_1 " + id, "USING INDEX entities_by_name (namespace=? AND name_key=?)"},
-		&r.mentions:  {root, "USING COVERING INDEX entity_mentions_by_time (namespace=? AND entity=? AND at<?)", "SEARCH m USING INTEGER PRIMARY KEY"},
-		&r.relations: {root, "(namespace=? AND from_entity=?)", "USING INDEX entity_relations_to (namespace=? AND to_entity=?)"},
-		&r.mergesOf:  {root, "SEARCH g USING INDEX sqlite_autoindex_entity_merges_1 " + id, "USING INDEX entity_merges_into (namespace=? AND into_entity=?)"},
-	} {
-		plan := explain(t, s.reader, queries[stmt])
-		for _, step := range want {
-			require.Contains(t, plan, step, queries[stmt])
-		}
-		delete(queries, stmt)
-	}
-	require.Empty(t, queries, "a query without a plan")
-	changes := w.queries()
-	requirePlan(t, s, changes[&w.dropVectors], "USING INDEX entity_vectors_by_embedder (namespace=?)") // at the start of a worker
-	delete(changes, &w.dropVectors)
-	for _, query := range changes {
-		plan := explain(t, s.reader, query)
-		require.NotContains(t, plan, "SCAN entit", query)
-		require.NotContains(t, plan, "(namespace=?)", query)
-	}
-}
-
-// TestErasePlans: erasing a thread reads what belongs to it, and nothing else.
-func TestErasePlans(t *testing.T) {
-	s, err := Open(t.Context(), Config{Path: filepath.Join(t.TempDir(), "store.db")})
+	t.Cleanup(func() { require.NoError(t, opened.Close()) })
+	r := &recorder{}
+	s, ctx, key, now := r.of(opened), t.Context(), store.Key{Namespace: "n", ThreadID: "t"}, time.Now()
+	start := store.ToolLog{ToolCallID: "c"}
+	_, err = opened.Append(ctx, key, store.Batch{Records: []event.Record{event.NewRecord("r", event.TypeMessage, "", "", now, "x")}, ToolStart: &start})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	for _, id := range []string{"one", "two"} {
+		require.NoError(t, s.QueueExtraction(ctx, "n", store.Extraction{ID: id, ThreadID: "t", EventID: "r", SourceType: "message", SourceID: id}))
+		_, err := s.EndExtraction(ctx, "n", id, store.EntitiesFound{
+			New:       []store.NewEntity{{ID: "ann", Name: "Ann", Type: "person"}, {ID: "bob", Name: "Bob", Type: "person", Embedder: "e", Vector: []float32{1}}},
+			Mentions:  []store.Mention{{EntityID: "ann", Name: "Ann", ThreadID: "t", SourceType: "message", SourceID: id, At: now}},
+			Relations: []store.Relation{{From: "ann", To: "bob", Type: "knows", At: now}},
+			Described: map[string]string{"ann": id},
+		})
+		require.NoError(t, err)
+	}
+	require.NoError(t, s.AddEntityVectors(ctx, "n", "e", []store.EntityVector{{ID: "ann", Vector: []float32{1}}}))
+	_, err = s.MergeEntities(ctx, "n", store.EntityMerge{ID: "m", From: "ann", Into: "bob", By: "me"})
+	require.NoError(t, err)
+	_, err = s.UndoMerge(ctx, "n", "m", "me")
+	require.NoError(t, err)
+	require.NoError(t, s.ForgetMessages(ctx, key, "one"))
+	require.NoError(t, s.DeleteEntity(ctx, "n", "bob"))
+	require.NoError(t, s.ReplaceRecords(ctx, key, event.NewRecord("r", event.TypeMessage, "", "", now, "y")))
+	require.NoError(t, s.ReplaceToolLogs(ctx, key, start))
+	_, err = s.PruneToolLogs(ctx, "n", now)
+	require.NoError(t, err)
+	_, err = s.ForgetEntities(ctx, "n", func(string) bool { return true })
+	require.NoError(t, err)
+	require.NoError(t, s.EraseThread(ctx, key))
+	require.Greater(t, len(r.queries), 50)
+	for _, query := range r.queries {
+		plan := explain(t, opened.writer, query)
+		require.Empty(t, scans(plan), "%s\n%s", query, plan)
+	}
 	for _, query := range new(eraseQueries).queries() {
-		plan := explain(t, s.writer, query)
-		for _, table := range []string{"records", "tool_logs", "threads", "entity", "entities", "knowledge"} {
-			require.NotContains(t, plan, "SCAN "+table, query)
-		}
+		plan := explain(t, opened.writer, query)
+		require.Empty(t, scans(plan), "%s\n%s", query, plan)
 	}
 }

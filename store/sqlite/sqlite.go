@@ -13,13 +13,12 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
-	"time"
 
 	"github.com/pressly/goose/v3"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/internal/sqlstore"
 )
 
 // Config configures [Open]. The zero value is a store in memory.
@@ -38,37 +37,25 @@ type Config struct {
 
 func (c Config) inMemory() bool { return c.Path == "" || c.Path == ":memory:" }
 
+// sqlStore has the methods that both drivers share.
+type sqlStore = sqlstore.Store
+
 // Store is a [store.Store] in SQLite.
 type Store struct {
+	*sqlStore
+
 	// writer has one connection, whose transactions begin immediate.
 	writer *sql.DB
 	reader *sql.DB
 	write  writes
-	read   reads
-
-	writeAgents agentWrites
-	readAgents  agentReads
-
-	writeKeys keyWrites
-	readKeys  keyReads
-
-	writeDocuments documentWrites
-	readDocuments  documentReads
-
-	readLists listReads
 
 	writeKnowledge knowledgeWrites
 	readKnowledge  knowledgeReads
-
-	writeEntities entityWrites
-	readEntities  entityReads
 
 	erasures eraseQueries
 
 	// anchor keeps a database in memory alive while the pool has no connection.
 	anchor *sql.DB
-
-	probed atomic.Pointer[time.Time] // the last Ping that has written
 
 	closing  sync.Once
 	closeErr error
@@ -119,23 +106,19 @@ func open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
+	s.sqlStore = sqlstore.New(s.database())
 	if err := s.write.prepare(ctx, s.writer); err != nil {
 		return nil, err
 	}
-	if err := s.read.prepare(ctx, s.reader); err != nil {
-		return nil, err
-	}
 	for _, queries := range []map[**sql.Stmt]string{
-		s.writeAgents.queries(), s.writeKeys.queries(), s.writeDocuments.queries(), s.writeKnowledge.queries(),
-		s.writeEntities.queries(), s.erasures.queries(),
+		s.writeKnowledge.queries(), s.erasures.queries(),
 	} {
 		if err := prepare(ctx, s.writer, queries); err != nil {
 			return nil, err
 		}
 	}
 	for _, queries := range []map[**sql.Stmt]string{
-		s.readAgents.queries(), s.readKeys.queries(), s.readDocuments.queries(), s.readKnowledge.queries(),
-		s.readEntities.queries(), s.readLists.queries(),
+		s.readKnowledge.queries(),
 	} {
 		if err := prepare(ctx, s.reader, queries); err != nil {
 			return nil, err
@@ -238,42 +221,6 @@ func checkVersion(ctx context.Context, db *sql.DB, program int64) error {
 		return err
 	}
 	return store.CheckVersion(database, lowest, program)
-}
-
-const (
-	// probeBytes is what Ping writes: several pages, which have to be found first.
-	probeBytes = 16 << 10
-
-	// probeEvery is the minimum interval between two probes that succeed.
-	probeEvery = time.Second
-)
-
-// Ping checks that the database responds, and has room.
-func (s *Store) Ping(ctx context.Context) error {
-	var one int
-	if err := s.reader.QueryRowContext(ctx, "SELECT 1").Scan(&one); err != nil {
-		return fmt.Errorf("sqlite: ping: %w", classify(err))
-	}
-	now := time.Now()
-	if last := s.probed.Load(); last != nil && now.Sub(*last) < probeEvery {
-		return nil
-	}
-	// What is deleted in a transaction of its own takes no room, and the next probe has to find some.
-	for _, write := range []string{`INSERT INTO write_probe (data) VALUES (zeroblob(?1))`, `DELETE FROM write_probe WHERE ?1 > 0`} {
-		if _, err := s.writer.ExecContext(ctx, write, probeBytes); err != nil {
-			return fmt.Errorf("sqlite: ping: writing: %w", classify(err))
-		}
-	}
-	s.probed.Store(&now)
-	return nil
-}
-
-// ID implements [store.Identified].
-func (s *Store) ID(ctx context.Context) (id string, err error) {
-	if err := s.reader.QueryRowContext(ctx, `SELECT id FROM identity`).Scan(&id); err != nil {
-		return "", fmt.Errorf("sqlite: reading the id of the database: %w", classify(err))
-	}
-	return id, nil
 }
 
 // Close waits for running calls and closes the database. Further calls do nothing.

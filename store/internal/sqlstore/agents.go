@@ -1,0 +1,107 @@
+package sqlstore
+
+import (
+	"context"
+	"errors"
+
+	"github.com/threadmill/threadmill/store"
+)
+
+const selectAgent = `SELECT name, version, definition, change, changed_by, changed_at, seq FROM agent_versions`
+
+var (
+	newestAgent   = both(selectAgent + ` WHERE namespace = $1 AND name_key = $2 AND newest`)
+	allAgents     = both(selectAgent + ` WHERE namespace = $1 AND newest AND change <> $2 AND name_key > $3 ORDER BY name_key LIMIT $4 + 0`)
+	agentVersions = both(selectAgent + ` WHERE namespace = $1 AND name_key = $2 AND version < $3 ORDER BY version DESC LIMIT $4 + 0`)
+	agentChanges  = both(`SELECT seq, change, name, version, changed_by, changed_at FROM agent_versions WHERE namespace = $1 AND seq > $2 ORDER BY seq LIMIT $3 + 0`)
+
+	notNewest = both(`UPDATE agent_versions SET newest = false WHERE namespace = $1 AND name_key = $2 AND newest`)
+	addAgent  = both(`INSERT INTO agent_versions (namespace, name_key, version, newest, seq, name, change, definition, changed_by, changed_at)
+		SELECT $1, $2, $3, true, coalesce(max(seq), 0) + 1, $4, $5, $6, $7, greatest(clock_timestamp(), max(changed_at))
+		FROM (SELECT seq, changed_at FROM agent_versions WHERE namespace = $1 ORDER BY seq DESC LIMIT 1) AS last
+		RETURNING name, version, definition, change, changed_by, changed_at, seq`)
+)
+
+// SaveAgent implements [store.Agents].
+func (s *Store) SaveAgent(ctx context.Context, namespace string, v store.AgentVersion, after int) (store.AgentVersion, error) {
+	return call(s, func() (store.AgentVersion, error) {
+		saved, err := store.NormalizeAgent(namespace, v)
+		if err == nil {
+			err = s.db.Transaction(ctx, "agents "+namespace, func(tx Querier) error {
+				saved, err = s.saveAgent(ctx, tx, namespace, saved, after)
+				return err
+			})
+		}
+		return saved, err
+	}, "saving agent %q of %q", v.Name, namespace)
+}
+
+func (s *Store) saveAgent(ctx context.Context, tx Querier, namespace string, v store.AgentVersion, after int) (store.AgentVersion, error) {
+	key, _ := store.AgentKey(namespace, v.Name)
+	var before *store.AgentVersion
+	newest, err := one(ctx, s, tx, newestAgent, (*Store).scanAgent, namespace, key)
+	if err == nil {
+		before = &newest
+	} else if !errors.Is(err, store.ErrNotFound) {
+		return v, err
+	}
+	if v, err = store.NextAgent(v, before, after); err != nil {
+		return v, err
+	}
+	if _, err := tx.Exec(ctx, notNewest, namespace, key); err != nil {
+		return v, err
+	}
+	return one(ctx, s, tx, addAgent, (*Store).scanAgent, namespace, key, v.Version, v.Name, string(v.Change), textOrNull(v.Definition), v.By)
+}
+
+// Agent implements [store.Agents].
+func (s *Store) Agent(ctx context.Context, namespace, name string) (store.AgentVersion, error) {
+	return call(s, func() (store.AgentVersion, error) {
+		key, ok := store.AgentKey(namespace, name)
+		if !ok {
+			return store.AgentVersion{}, store.ErrNotFound
+		}
+		return one(ctx, s, s.db.Reader, newestAgent, (*Store).scanAgent, namespace, key)
+	}, "agent %q of %q", name, namespace)
+}
+
+// Agents implements [store.Agents].
+func (s *Store) Agents(ctx context.Context, namespace, after string, limit int) ([]store.AgentVersion, error) {
+	return call(s, func() ([]store.AgentVersion, error) {
+		key, ok := store.AgentKey(namespace, after)
+		if !ok {
+			return nil, nil
+		}
+		return all(ctx, s, s.db.Reader, allAgents, (*Store).scanAgent, namespace, string(store.AgentDeleted), key, store.AgentLimit(limit))
+	}, "agents of %q", namespace)
+}
+
+// AgentVersions implements [store.Agents].
+func (s *Store) AgentVersions(ctx context.Context, namespace, name string, before, limit int) ([]store.AgentVersion, error) {
+	return call(s, func() ([]store.AgentVersion, error) {
+		key, ok := store.AgentKey(namespace, name)
+		if !ok {
+			return nil, nil
+		}
+		before, limit := store.AgentVersionBounds(before, limit)
+		return all(ctx, s, s.db.Reader, agentVersions, (*Store).scanAgent, namespace, key, before, limit)
+	}, "versions of agent %q of %q", name, namespace)
+}
+
+// AgentChanges implements [store.Agents].
+func (s *Store) AgentChanges(ctx context.Context, namespace string, after int64, limit int) ([]store.AgentChange, error) {
+	return call(s, func() ([]store.AgentChange, error) {
+		return all(ctx, s, s.db.Reader, agentChanges, (*Store).scanAgentChange, namespace, after, store.AgentChangeLimit(limit))
+	}, "changes of the agents of %q", namespace)
+}
+
+func (s *Store) scanAgent(row Row) (v store.AgentVersion, err error) {
+	err = row.Scan(&v.Name, &v.Version, (*[]byte)(&v.Definition), (*string)(&v.Change), &v.By, s.db.Time(&v.At), &v.Seq)
+	v.Deleted = v.Change == store.AgentDeleted
+	return v, err
+}
+
+func (s *Store) scanAgentChange(row Row) (c store.AgentChange, err error) {
+	err = row.Scan(&c.Seq, (*string)(&c.Type), &c.Name, &c.Version, &c.By, s.db.Time(&c.At))
+	return c, err
+}

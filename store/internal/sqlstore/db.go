@@ -1,0 +1,208 @@
+package sqlstore
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/threadmill/threadmill/store"
+)
+
+// Query is a statement.
+type Query struct {
+	// SQLite and Postgres are its text for each database.
+	SQLite, Postgres string
+
+	// Unprepared is a text for one call, which is not worth to be prepared.
+	Unprepared bool
+}
+
+// both returns a statement that both databases understand. A limit is written as a sum, since SQLite reads the value of a bare
+// parameter and prepares the statement again when it changes.
+func both(text string) *Query { return &Query{SQLite: text, Postgres: text} }
+
+// word stands in a text for what the databases write differently.
+type word struct{ text, sqlite, postgres string }
+
+// variants returns a statement with words.
+func variants(text string, words ...word) *Query {
+	q := both(text)
+	for _, w := range words {
+		q.SQLite = strings.ReplaceAll(q.SQLite, w.text, w.sqlite)
+		q.Postgres = strings.ReplaceAll(q.Postgres, w.text, w.postgres)
+	}
+	return q
+}
+
+// Querier runs statements. Of their arguments, a time is a column's time and the zero time NULL, a []string is a list without the
+// texts that are not [store.Storable], and a nil slice NULL. Columns are read into what [Database] gives.
+type Querier interface {
+	// Query returns the rows of a result. A text that is not [store.Storable] finds none.
+	Query(ctx context.Context, q *Query, args ...any) (Rows, error)
+
+	// Exec returns the number of rows that it has changed. A statement without a text for the database changes none.
+	Exec(ctx context.Context, q *Query, args ...any) (int64, error)
+
+	// Run is Exec for each row of arguments, in one round trip. It returns the numbers of rows that each has changed.
+	Run(ctx context.Context, q *Query, rows [][]any) ([]int64, error)
+}
+
+// Rows are the rows of a result, one after the other.
+type Rows interface {
+	Row
+	Next() bool
+	Err() error
+	Close() error
+}
+
+// Row is a row of a result.
+type Row interface {
+	Scan(into ...any) error
+}
+
+// NoRows is a result without rows.
+type NoRows struct{}
+
+func (NoRows) Next() bool        { return false }
+func (NoRows) Scan(...any) error { return store.ErrNotFound }
+func (NoRows) Err() error        { return nil }
+func (NoRows) Close() error      { return nil }
+
+// Database is what a driver opens.
+type Database struct {
+	// Name is the driver's name, with which errors begin.
+	Name string
+
+	// Reader and Writer run statements that are transactions of their own.
+	Reader, Writer Querier
+
+	// Transaction runs do in a transaction, which takes effect unless do fails. Those with the same lock come one after the
+	// other, and see what the ones before them have done. Without a lock, none waits for another.
+	Transaction func(ctx context.Context, lock string, do func(Querier) error) error
+
+	// Snapshot runs do in a transaction that sees one state of the database and changes nothing.
+	Snapshot func(ctx context.Context, do func(Querier) error) error
+
+	// EraseDocuments erases what knowledge documents have of a thread.
+	EraseDocuments func(ctx context.Context, key store.Key) error
+
+	// Time is where a column's time goes, the zero time for NULL, List where a list goes, and Bytes where bytes go that are not
+	// kept after their row.
+	Time  func(into *time.Time) any
+	List  func(into *[]string) any
+	Bytes func(into *[]byte) any
+
+	// Classify returns an error of the database as one of package store, or as it is.
+	Classify func(error) error
+}
+
+// Storable reports whether all texts of arguments can be in a column.
+func Storable(args []any) bool {
+	for _, arg := range args {
+		if text, ok := arg.(string); ok && !store.Storable(text) {
+			return false
+		}
+	}
+	return true
+}
+
+// Store implements the subjects of [store.Store] over a database.
+type Store struct {
+	db     Database
+	probed atomic.Pointer[time.Time] // the last Ping that has written
+}
+
+// New returns the store in a database.
+func New(db Database) *Store { return &Store{db: db} }
+
+// call is what a method of the store does. Its error says what, with these arguments.
+func call[T any](s *Store, do func() (T, error), doing string, args ...any) (T, error) {
+	out, err := do()
+	if err != nil {
+		var none T
+		return none, s.failed(err, doing, args...)
+	}
+	return out, nil
+}
+
+// do is call without a result.
+func (s *Store) do(do func() error, doing string, args ...any) error {
+	if err := do(); err != nil {
+		return s.failed(err, doing, args...)
+	}
+	return nil
+}
+
+// failed is the error of a method. Those that each turn calls use it by themselves: what call is given costs objects.
+func (s *Store) failed(err error, doing string, args ...any) error {
+	return fmt.Errorf("%s: %s: %w", s.db.Name, fmt.Sprintf(doing, args...), s.db.Classify(err))
+}
+
+// all returns all rows of a result.
+func all[T any](ctx context.Context, s *Store, on Querier, q *Query, scan func(*Store, Row) (T, error), args ...any) ([]T, error) {
+	rows, err := on.Query(ctx, q, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var out []T
+	for rows.Next() {
+		one, err := scan(s, rows)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, one)
+	}
+	return out, rows.Err()
+}
+
+// each calls do with each row of a result, until it fails.
+func each(ctx context.Context, on Querier, q *Query, do func(Row) error, args ...any) error {
+	rows, err := on.Query(ctx, q, args...)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := do(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// one returns the row of a result that has one at most, or [store.ErrNotFound].
+func one[T any](ctx context.Context, s *Store, on Querier, q *Query, scan func(*Store, Row) (T, error), args ...any) (T, error) {
+	found, err := all(ctx, s, on, q, scan, args...)
+	switch {
+	case err != nil:
+	case len(found) == 0:
+		err = store.ErrNotFound
+	default:
+		return found[0], nil
+	}
+	var none T
+	return none, err
+}
+
+// exists reports whether there is a row.
+func exists(ctx context.Context, s *Store, on Querier, q *Query, args ...any) (bool, error) {
+	found, err := all(ctx, s, on, q, scanned[int], args...)
+	return len(found) > 0, err
+}
+
+// scanned returns the only column of a row.
+func scanned[T any](_ *Store, row Row) (value T, err error) {
+	err = row.Scan(&value)
+	return value, err
+}
+
+// textOrNull returns a column's value for a text: NULL for none.
+func textOrNull[T ~string | ~[]byte](text T) any {
+	if len(text) == 0 {
+		return nil
+	}
+	return string(text)
+}

@@ -1,0 +1,45 @@
+package sqlstore
+
+import (
+	"regexp"
+	"strconv"
+	"sync"
+)
+
+// selection is a query that is put together from parts.
+type selection struct {
+	Query
+	args []any
+}
+
+// add adds a part, whose parameters $1, $2 and so on are the values.
+func (q *selection) add(part *Query, values ...any) {
+	q.SQLite += shifted(part.SQLite, len(q.args))
+	q.Postgres += shifted(part.Postgres, len(q.args))
+	q.args = append(q.args, values...)
+}
+
+var parameter = regexp.MustCompile(`\$\d+`)
+
+// shifted returns a text whose parameters are those that come after others.
+func shifted(text string, others int) string {
+	if others == 0 {
+		return text
+	}
+	return parameter.ReplaceAllStringFunc(text, func(p string) string {
+		n, _ := strconv.Atoi(p[1:])
+		return "$" + strconv.Itoa(n+others)
+	})
+}
+
+var kept sync.Map // by their texts for SQLite
+
+// query returns the query. One of few is kept, so that it is prepared once.
+func (q *selection) query(few bool) *Query {
+	if !few {
+		q.Unprepared = true
+		return &q.Query
+	}
+	one, _ := kept.LoadOrStore(q.SQLite, &q.Query)
+	return one.(*Query)
+}
