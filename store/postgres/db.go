@@ -58,7 +58,7 @@ type querier struct{ on runner }
 // Query implements [sqlstore.Querier].
 func (q querier) Query(ctx context.Context, query *sqlstore.Query, args ...any) (sqlstore.Rows, error) {
 	if !sqlstore.Storable(args) {
-		return sqlstore.NoRows{}, nil
+		return sqlstore.NoRows(), nil
 	}
 	found, err := q.on.Query(ctx, query.Postgres, bound(args)...)
 	if err != nil {

@@ -149,7 +149,7 @@ func (q querier) prepareLater(ctx context.Context) {
 // Query implements [sqlstore.Querier].
 func (q querier) Query(ctx context.Context, query *sqlstore.Query, args ...any) (sqlstore.Rows, error) {
 	if !sqlstore.Storable(args) {
-		return sqlstore.NoRows{}, nil
+		return sqlstore.NoRows(), nil
 	}
 	args = bound(args)
 	if query.Unprepared {

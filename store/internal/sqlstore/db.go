@@ -62,13 +62,15 @@ type Row interface {
 	Scan(into ...any) error
 }
 
-// NoRows is a result without rows.
-type NoRows struct{}
+// NoRows returns a result without rows.
+func NoRows() Rows { return noRows{} }
 
-func (NoRows) Next() bool        { return false }
-func (NoRows) Scan(...any) error { return store.ErrNotFound }
-func (NoRows) Err() error        { return nil }
-func (NoRows) Close() error      { return nil }
+type noRows struct{}
+
+func (noRows) Next() bool        { return false }
+func (noRows) Scan(...any) error { return store.ErrNotFound }
+func (noRows) Err() error        { return nil }
+func (noRows) Close() error      { return nil }
 
 // Database is what a driver opens.
 type Database struct {
