@@ -65,14 +65,14 @@ var (
 			AND r.type IN ('message', 'hook') AND r.payload::text ILIKE $2 AND ` + fmt.Sprintf(visible.Postgres, `ILIKE $2`) + `))`,
 	}
 
-	// Calls that wait for a tool, or until a time.
+	// Calls that wait for a tool, or until a time. SQLite compares milliseconds, of texts that are alike.
 	waitFor = &Query{
 		SQLite:   `r.payload ->> 'toolName' = $1`,
 		Postgres: `r.payload ->> 'toolName' = $1`,
 	}
 	waitUntil = &Query{
-		SQLite:   `julianday(r.payload ->> 'expiresAt') < julianday($1 / 1000000.0, 'unixepoch')`,
-		Postgres: `(r.payload ->> 'expiresAt')::timestamptz < $1`,
+		SQLite:   `julianday(r.payload ->> 'expiresAt') < julianday($1)`,
+		Postgres: `(r.payload ->> 'expiresAt')::timestamptz < $1::text::timestamptz`,
 	}
 	waitForUntil = &Query{
 		SQLite:   waitFor.SQLite + ` AND ` + shifted(waitUntil.SQLite, 1),
@@ -226,13 +226,14 @@ func (q *selection) filter(f store.ThreadFilter) {
 	if f.MinTokens > 0 {
 		q.add(minTokens, f.MinTokens)
 	}
+	until := f.ExpiresBefore.UTC().Truncate(time.Microsecond).Format(time.RFC3339Nano)
 	switch {
 	case f.Tool != "" && !f.ExpiresBefore.IsZero():
-		q.add(withCall[waitForUntil], f.Tool, f.ExpiresBefore)
+		q.add(withCall[waitForUntil], f.Tool, until)
 	case f.Tool != "":
 		q.add(withCall[waitFor], f.Tool)
 	case !f.ExpiresBefore.IsZero():
-		q.add(withCall[waitUntil], f.ExpiresBefore)
+		q.add(withCall[waitUntil], until)
 	}
 }
 
