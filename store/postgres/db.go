@@ -16,7 +16,7 @@ import (
 func (s *Store) database() sqlstore.Database {
 	return sqlstore.Database{
 		Name: "postgres", Reader: querier{s.pool}, Writer: querier{s.pool},
-		Transaction: s.transaction, Snapshot: s.snapshotted, EraseDocuments: s.eraseDocuments,
+		Transaction: s.transaction, Snapshot: s.snapshot, Knowledge: s.index(),
 		Time:     func(into *time.Time) any { return (*moment)(into) },
 		List:     func(into *[]string) any { return into },
 		Bytes:    func(into *[]byte) any { return (*pgtype.DriverBytes)(into) },
@@ -28,21 +28,37 @@ func (s *Store) database() sqlstore.Database {
 // statements see what was committed before.
 const lock = `SELECT pg_advisory_xact_lock(hashtextextended('threadmill ' || coalesce(current_schema(), '') || ' ' || $1, 0))`
 
-// transaction implements [sqlstore.Database].Transaction.
+// transaction implements [sqlstore.Database].Transaction. It runs again if it was chosen to end a deadlock.
 func (s *Store) transaction(ctx context.Context, name string, do func(sqlstore.Querier) error) error {
-	return s.change(ctx, func(tx pgx.Tx) error {
-		if name != "" && store.Storable(name) { // of another name, there is nothing
-			if _, err := tx.Exec(ctx, lock, name); err != nil {
-				return err
+	for try := 1; ; try++ {
+		err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+			if name != "" && store.Storable(name) { // of another name, there is nothing
+				if _, err := tx.Exec(ctx, lock, name); err != nil {
+					return err
+				}
 			}
+			return do(querier{tx})
+		})
+		if err == nil || !rolledBack(err) || try == appendTries {
+			return err
+		}
+		if err := pause(ctx, try); err != nil {
+			return err
+		}
+	}
+}
+
+const useIndexes = `SET LOCAL enable_seqscan = off`
+
+// snapshot implements [sqlstore.Database].Snapshot. Its queries use indexes: a plan serves all namespaces, and must not read all of them
+// because one of them is large.
+func (s *Store) snapshot(ctx context.Context, do func(sqlstore.Querier) error) error {
+	return pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, useIndexes); err != nil {
+			return err
 		}
 		return do(querier{tx})
 	})
-}
-
-// snapshotted implements [sqlstore.Database].Snapshot.
-func (s *Store) snapshotted(ctx context.Context, do func(sqlstore.Querier) error) error {
-	return s.snapshot(ctx, func(tx pgx.Tx) error { return do(querier{tx}) })
 }
 
 // runner is a pool or a transaction.
@@ -77,7 +93,7 @@ func (r rows) Close() error {
 
 // Exec implements [sqlstore.Querier].
 func (q querier) Exec(ctx context.Context, query *sqlstore.Query, args ...any) (int64, error) {
-	if !sqlstore.Storable(args) {
+	if query.Postgres == "" || !sqlstore.Storable(args) {
 		return 0, nil
 	}
 	tag, err := q.on.Exec(ctx, query.Postgres, bound(args)...)

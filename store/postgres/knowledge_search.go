@@ -4,13 +4,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"math"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/internal/sqlstore"
 )
 
 // The parameters of BM25, and the bounds of a search.
@@ -44,31 +44,22 @@ const (
 		WHERE namespace = $1 AND word = ANY(ARRAY(` + collectionNumbers + `$2::text[]) AS collection))`
 )
 
-// SearchText implements [store.Knowledge].
-//
-// Chunks that have the rarest words are candidates, and their scores are exact. Words that are too common to
+// searchText finds chunks that have the rarest words: they are candidates, and their scores are exact. Words that are too common to
 // add candidates only count.
-func (s *Store) SearchText(ctx context.Context, namespace, query string, in store.KnowledgeScope) (found []store.KnowledgeHit, err error) {
-	words := store.QueryWords(query[:min(len(query), maxQuery)])
+func searchText(ctx context.Context, q sqlstore.Querier, namespace, query string, in store.KnowledgeScope) ([]store.KnowledgeHit, error) {
 	if !store.Storable(namespace) {
 		return nil, nil
 	}
-	err = s.snapshot(ctx, func(tx pgx.Tx) error {
-		search, err := newTextSearch(ctx, tx, namespace, words, collectionsOf(in))
-		if err != nil {
-			return err
-		}
-		best, err := search.run(ctx, tx, store.HitLimit(in.Limit))
-		if err != nil {
-			return err
-		}
-		found, err = hits(ctx, tx, best)
-		return err
-	})
+	tx := native(q)
+	search, err := newTextSearch(ctx, tx, namespace, store.QueryWords(query[:min(len(query), maxQuery)]), collectionsOf(in))
 	if err != nil {
-		return nil, fmt.Errorf("postgres: searching %q: %w", namespace, classify(err))
+		return nil, err
 	}
-	return found, nil
+	best, err := search.run(ctx, tx, store.HitLimit(in.Limit))
+	if err != nil {
+		return nil, err
+	}
+	return hits(ctx, tx, best)
 }
 
 // collectionsOf returns the collections to search, nil for all.

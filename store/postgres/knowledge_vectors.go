@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/internal/sqlstore"
 )
 
 const (
@@ -53,11 +54,6 @@ const (
 
 	showVisible = `UPDATE knowledge_vectors SET visible = true WHERE chunk IN
 		(SELECT id FROM knowledge_chunks WHERE namespace = $1 AND document = $2 AND revision = $3)`
-	dropVectors = `DELETE FROM knowledge_vectors WHERE namespace = $1 AND embedder = $2`
-
-	visibleVectors = `SELECT embedder, max(dimension), count(*) FROM knowledge_vectors WHERE namespace = $1 AND visible
-		GROUP BY embedder ORDER BY embedder`
-	withoutVector = ` AND NOT EXISTS (SELECT FROM knowledge_vectors v WHERE v.chunk = c.id AND v.embedder = $%d)`
 
 	// The product of vectors of length 1 is their cosine, <#> its negative.
 	nearest = `SELECT chunk, -(vector OPERATOR(%[1]s.<#>) (SELECT $3::real[]::%[1]s.vector)) AS cosine
@@ -68,6 +64,8 @@ const (
 	// The more signs two vectors have in common, the greater is their cosine, about.
 	likelyNearest = ofEmbedder + ` ORDER BY bit_count(signs # $7::bit varying), chunk LIMIT $8`
 )
+
+var dropVectors = sqlstore.Query{Postgres: `DELETE FROM knowledge_vectors WHERE namespace = $1 AND embedder = $2`}
 
 // From signsFrom numbers on, vectors are chosen by their signs first: a search then reads 32 times less. Fewer numbers have too few
 // signs.
@@ -150,27 +148,11 @@ func createVectors(ctx context.Context, pool *pgxpool.Pool, schema string) error
 	})
 }
 
-// HasVectors implements [store.Knowledge].
-func (s *Store) HasVectors() bool { return s.vectors != nil }
-
-// AddVectors implements [store.Knowledge].
-func (s *Store) AddVectors(ctx context.Context, namespace, embedder string, vectors []store.KnowledgeVector) error {
-	vectors, err := store.NormalizeVectors(embedder, vectors)
-	switch {
-	case err != nil || len(vectors) == 0:
-	case s.vectors == nil:
-		err = fmt.Errorf("%w: %w", store.ErrInvalid, errNoVectors)
-	case store.Storable(namespace):
-		err = s.change(ctx, func(tx pgx.Tx) error { return s.addVectors(ctx, tx, namespace, embedder, vectors) })
+func (s *Store) insertVectors(ctx context.Context, q sqlstore.Querier, namespace, embedder string, vectors []store.KnowledgeVector) error {
+	if !store.Storable(namespace) {
+		return nil
 	}
-	if err != nil {
-		return fmt.Errorf("postgres: adding vectors of %q to %q: %w", embedder, namespace, classify(err))
-	}
-	return nil
-}
-
-func (s *Store) addVectors(ctx context.Context, tx pgx.Tx, namespace, embedder string, vectors []store.KnowledgeVector) error {
-	dimension := len(vectors[0].Vector)
+	tx, dimension := native(q), len(vectors[0].Vector)
 	if err := checkDimension(ctx, tx, namespace, embedder, dimension); err != nil {
 		return err
 	}
@@ -222,49 +204,30 @@ func showVectors(ctx context.Context, tx pgx.Tx, namespace string, d store.Knowl
 	return err
 }
 
-// DropVectors implements [store.Knowledge].
-func (s *Store) DropVectors(ctx context.Context, namespace, embedder string) error {
-	if !store.Storable(namespace) || !store.Storable(embedder) {
-		return nil
-	}
-	err := ctx.Err()
-	if s.vectors != nil {
-		err = s.change(ctx, func(tx pgx.Tx) error {
-			_, err := tx.Exec(ctx, dropVectors, namespace, embedder)
-			return err
-		})
-	}
-	if err != nil {
-		return fmt.Errorf("postgres: dropping vectors of %q in %q: %w", embedder, namespace, classify(err))
-	}
-	return nil
+func deleteVectors(ctx context.Context, tx sqlstore.Querier, namespace, embedder string) error {
+	_, err := tx.Exec(ctx, &dropVectors, namespace, embedder)
+	return err
 }
 
-// SearchVectors implements [store.Knowledge].
-func (s *Store) SearchVectors(
-	ctx context.Context, namespace, embedder string, vector []float32, in store.KnowledgeScope,
-) (found []store.KnowledgeHit, err error) {
-	unit, ok := store.UnitVector(vector)
-	if s.vectors == nil || !ok || len(vector) > store.MaxKnowledgeDimension || !store.Storable(namespace) || !store.Storable(embedder) {
+// searchVectors compares all vectors, or their signs if they are long, and then the most likely ones.
+func (s *Store) searchVectors(ctx context.Context, q sqlstore.Querier, namespace, embedder string, unit []float32, in store.KnowledgeScope) ([]store.KnowledgeHit, error) {
+	if !store.Storable(namespace) || !store.Storable(embedder) {
 		return nil, nil
 	}
-	limit := store.HitLimit(in.Limit)
-	query, args := s.vectors.nearest, []any{namespace, embedder, unit, len(unit), collectionsOf(in), limit}
+	query, args := s.vectors.nearest, []any{namespace, embedder, unit, len(unit), collectionsOf(in), store.HitLimit(in.Limit)}
 	if len(unit) >= signsFrom {
 		query, args = s.vectors.likely, append(args, signsOf(unit), likelyHits)
 	}
-	err = s.snapshot(ctx, func(tx pgx.Tx) error {
-		best, err := collectRows(ctx, tx, scanScored, query, args...)
-		if err != nil {
-			return err
-		}
-		found, err = hits(ctx, tx, best)
-		return err
-	})
+	tx := native(q)
+	rows, err := tx.Query(ctx, query, args...)
 	if err != nil {
-		return nil, fmt.Errorf("postgres: searching vectors of %q in %q: %w", embedder, namespace, classify(err))
+		return nil, err
 	}
-	return found, nil
+	best, err := pgx.CollectRows(rows, scanScored)
+	if err != nil {
+		return nil, err
+	}
+	return hits(ctx, tx, best)
 }
 
 func scanScored(row pgx.CollectableRow) (scored, error) {

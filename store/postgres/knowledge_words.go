@@ -5,8 +5,6 @@ import (
 	"slices"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/threadmill/threadmill/store"
 )
 
 const (
@@ -42,13 +40,6 @@ const (
 		ON CONFLICT (namespace, word) DO UPDATE SET chunks = w.chunks + excluded.chunks`
 	forgetWords = `DELETE FROM knowledge_word_chunks WHERE namespace = $1 AND word = ANY($2::bigint[]) AND chunks <= 0`
 )
-
-// addWordsOf lets searches find the chunks of the newest revision of a document, and returns how many it has. The transaction makes
-// them visible together with everything else.
-func addWordsOf(ctx context.Context, tx pgx.Tx, namespace string, d store.KnowledgeDocument) (int, error) {
-	tag, err := tx.Exec(ctx, addWords, namespace, d.ID, d.Revision, d.Collection)
-	return int(tag.RowsAffected()), err
-}
 
 // wordsChange is what changes in the counts of a namespace.
 type wordsChange struct {

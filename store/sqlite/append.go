@@ -3,98 +3,67 @@ package sqlite
 import (
 	"cmp"
 	"context"
-	"database/sql"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/internal/sqlstore"
 )
 
-// agentChange is the newest change of the agents of the namespace ?1.
-const agentChange = `(SELECT coalesce(max(seq), 0) FROM agent_versions WHERE namespace = ?1)`
+const addTool = `INSERT INTO tool_logs (namespace, thread_id, tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at)
+	VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12) ON CONFLICT (namespace, thread_id, tool_call_id) DO UPDATE SET `
 
-// writes are the statements of an append.
-type writes struct {
-	thread, addThread, setThread, updateThread *sql.Stmt
-	erased                                     *sql.Stmt
-	record, hasRecord, addRecord               *sql.Stmt
-	putStart, putFinish                        *sql.Stmt
-	addMark, endMarks, marks                   *sql.Stmt
-	queue                                      *sql.Stmt
-}
-
-func (w *writes) prepare(ctx context.Context, db *sql.DB) error {
-	const addTool = `INSERT INTO tool_logs (namespace, thread_id, tool_call_id, tool_name, agent, trace_id, input, output, status, attempt, started_at, finished_at)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, thread_id, tool_call_id) DO UPDATE SET `
-	return prepare(ctx, db, map[**sql.Stmt]string{
-		&w.thread:    `SELECT head, replaced, ` + agentChange + `, activity, updated_at FROM threads WHERE namespace = ?1 AND id = ?2`,
-		&w.erased:    `SELECT 1 FROM erased_threads WHERE namespace = ? AND id = ?`,
-		&w.addThread: `INSERT INTO threads (namespace, id, created_at, updated_at) VALUES (?1, ?2, ?3, ?3)`,
-		&w.setThread: `UPDATE threads SET head = ?3, activity = ?4, updated_at = ?5, tokens = tokens + ?6 WHERE namespace = ?1 AND id = ?2`,
-		&w.updateThread: `UPDATE threads SET title = n.title, status = n.status, agents = n.agents, metadata = n.metadata, parent_id = n.parent_id, update_number = n.number
-			FROM (
-				SELECT coalesce(?3, title) AS title, coalesce(?4, status) AS status, coalesce(?5, agents) AS agents, coalesce(?6, metadata) AS metadata,
-					coalesce(?7, parent_id) AS parent_id, max(?8, update_number) AS number
-				FROM threads WHERE namespace = ?1 AND id = ?2
-			) n
-			WHERE namespace = ?1 AND id = ?2 AND (?8 = 0 OR update_number < ?8)
-				AND (threads.title, threads.status, threads.agents, threads.metadata, threads.parent_id, update_number)
-					IS NOT (n.title, n.status, n.agents, n.metadata, n.parent_id, n.number)`,
-		&w.record: `SELECT id, seq, type, payload, trace_id, parent_event_id, event_id, created_at FROM records
-			WHERE namespace = ? AND thread_id = ? AND id = ?`,
-		&w.hasRecord: `SELECT count(*) FROM records WHERE namespace = ? AND thread_id = ? AND id = ?`,
-		&w.addRecord: `INSERT INTO records (namespace, thread_id, seq, id, type, trace_id, parent_event_id, event_id, created_at, payload)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (namespace, thread_id, id) DO NOTHING`,
-		&w.putStart: addTool + `output = NULL, status = excluded.status, finished_at = NULL, attempt = excluded.attempt WHERE status = 'waiting'`,
-		&w.putFinish: addTool + `output = excluded.output, status = excluded.status, finished_at = excluded.finished_at,
-			attempt = max(attempt, excluded.attempt) WHERE finished_at IS NULL`,
-		&w.addMark: `INSERT INTO thread_marks (namespace, thread_id, kind, id, event_id) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`,
-		&w.endMarks: `DELETE FROM thread_marks WHERE namespace = ? AND thread_id = ? AND kind = ?
-			AND iif(?4 = '', ?5 IN ('', event_id), id = ?4)`,
-		&w.queue: `INSERT INTO entity_extractions (namespace, id, thread_id, event_id, content, source_type, source_id, queued_at, ended)
-			VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0) ON CONFLICT DO NOTHING`,
-		&w.marks: `SELECT DISTINCT kind FROM thread_marks WHERE namespace = ? AND thread_id = ?`,
-	})
-}
+// The statements of an append.
+var (
+	threadRow = only(`SELECT head, replaced, (SELECT coalesce(max(seq), 0) FROM agent_versions v WHERE v.namespace = threads.namespace), activity, updated_at
+		FROM threads WHERE namespace = $1 AND id = $2`)
+	isErased     = only(`SELECT 1 FROM erased_threads WHERE namespace = $1 AND id = $2`)
+	addThread    = only(`INSERT INTO threads (namespace, id, created_at, updated_at) VALUES ($1, $2, $3, $3)`)
+	setThread    = only(`UPDATE threads SET head = $1, activity = $2, updated_at = $3, tokens = tokens + $4 WHERE namespace = $5 AND id = $6`)
+	updateThread = only(`UPDATE threads SET title = n.title, status = n.status, agents = n.agents, metadata = n.metadata, parent_id = n.parent_id, update_number = n.number
+		FROM (
+			SELECT coalesce($3, title) AS title, coalesce($4, status) AS status, coalesce($5, agents) AS agents, coalesce($6, metadata) AS metadata,
+				coalesce($7, parent_id) AS parent_id, max($8, update_number) AS number
+			FROM threads WHERE namespace = $1 AND id = $2
+		) n
+		WHERE namespace = $1 AND id = $2 AND ($8 = 0 OR update_number < $8)
+			AND (threads.title, threads.status, threads.agents, threads.metadata, threads.parent_id, update_number)
+				IS NOT (n.title, n.status, n.agents, n.metadata, n.parent_id, n.number)`)
+	hasRecord = only(`SELECT 1 FROM records WHERE namespace = $1 AND thread_id = $2 AND id = $3`)
+	addRecord = only(`INSERT INTO records (namespace, thread_id, seq, id, type, trace_id, parent_event_id, event_id, created_at, payload)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT (namespace, thread_id, id) DO NOTHING`)
+	startTool  = only(addTool + `output = NULL, status = excluded.status, finished_at = NULL, attempt = excluded.attempt WHERE status = 'waiting'`)
+	finishTool = only(addTool + `output = excluded.output, status = excluded.status, finished_at = excluded.finished_at,
+		attempt = max(attempt, excluded.attempt) WHERE finished_at IS NULL`)
+	addMark  = only(`INSERT INTO thread_marks (namespace, thread_id, kind, id, event_id) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`)
+	endMarks = only(`DELETE FROM thread_marks WHERE namespace = $1 AND thread_id = $2 AND kind = $3
+		AND iif($4 = '', $5 IN ('', event_id), id = $4)`)
+	marksOf = only(`SELECT DISTINCT kind FROM thread_marks WHERE namespace = $1 AND thread_id = $2`)
+)
 
 // Append implements [store.Store].
 func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (store.Appended, error) {
+	a := appending{key: key, now: time.Now().UnixMicro()}
 	batch, err := store.NormalizeBatch(key, batch)
+	if err == nil {
+		err = s.db.Transaction(ctx, "", func(tx sqlstore.Querier) error {
+			a.Querier, a.s = tx, s
+			// The statements wait for nobody, and one that can be interrupted costs a goroutine. The end of ctx still ends the transaction.
+			return a.run(context.WithoutCancel(ctx), batch)
+		})
+	}
 	if err != nil {
 		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: %w", key, classify(err))
-	}
-	tx, err := s.writer.BeginTx(ctx, nil)
-	if err != nil {
-		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: %w", key, classify(err))
-	}
-	a := appending{Tx: tx, writes: &s.write, key: key, now: time.Now().UnixMicro()}
-	// The statements wait for nobody, and one that can be interrupted costs a goroutine. The end of ctx still ends the transaction.
-	if err = a.run(context.WithoutCancel(ctx), batch); err == nil {
-		err = tx.Commit()
-	}
-	if errors.Is(err, sql.ErrTxDone) {
-		err = cmp.Or(ctx.Err(), err)
-	}
-	if err != nil {
-		return store.Appended{}, errors.Join(fmt.Errorf("sqlite: appending to %s: %w", key, classify(err)), rollback(tx))
 	}
 	return a.result, nil
 }
 
-func rollback(tx *sql.Tx) error {
-	if err := tx.Rollback(); !errors.Is(err, sql.ErrTxDone) {
-		return err
-	}
-	return nil
-}
-
 // appending is one transaction of [store.Store].Append.
 type appending struct {
-	*sql.Tx
-	*writes
+	sqlstore.Querier
+	s      *Store
 	key    store.Key
 	result store.Appended
 
@@ -123,14 +92,19 @@ func (a *appending) run(ctx context.Context, b store.Batch) error {
 	if err := a.changeMarks(ctx, records, added); err != nil {
 		return err
 	}
-	if err := a.extract(ctx, b.Extract); err != nil {
+	if err := sqlstore.Extract(ctx, a, a.key.Namespace, b.Extract); err != nil {
 		return err
 	}
-	if err := a.startTool(ctx, b.ToolStart); err != nil {
-		return err
+	if l := b.ToolStart; l != nil {
+		changed, err := a.putTool(ctx, startTool, l)
+		if a.result.Started = changed > 0; err != nil {
+			return err
+		}
 	}
-	if err := a.finishTool(ctx, b.ToolFinish); err != nil {
-		return err
+	if l := b.ToolFinish; l != nil {
+		if _, err := a.putTool(ctx, finishTool, l); err != nil {
+			return err
+		}
 	}
 	if err := a.update(ctx, b.Thread); err != nil {
 		return err
@@ -138,37 +112,34 @@ func (a *appending) run(ctx context.Context, b store.Batch) error {
 	return a.save(ctx)
 }
 
-// exec runs a statement whose first arguments are the key, and returns the number of rows that it has changed.
-func (a *appending) exec(ctx context.Context, stmt *sql.Stmt, args ...any) (int64, error) {
-	res, err := a.StmtContext(ctx, stmt).ExecContext(ctx, append([]any{a.key.Namespace, a.key.ThreadID}, args...)...)
-	if err != nil {
-		return 0, err
-	}
-	return res.RowsAffected()
-}
-
 // load reads the thread's row, and makes it if necessary.
 func (a *appending) load(ctx context.Context) error {
-	err := a.readRow(ctx)
-	if !errors.Is(err, sql.ErrNoRows) {
+	if found, err := a.readRow(ctx); found || err != nil {
 		return err
 	}
-	if err := a.StmtContext(ctx, a.erased).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID).Scan(new(int)); !errors.Is(err, sql.ErrNoRows) {
-		return errors.Join(err, store.ErrErased)
+	if _, erased, err := first[int](ctx, a, isErased, a.key.Namespace, a.key.ThreadID); erased || err != nil {
+		return cmp.Or(err, store.ErrErased)
 	}
-	if _, err := a.exec(ctx, a.addThread, a.now); err != nil {
+	if _, err := a.Exec(ctx, addThread, a.key.Namespace, a.key.ThreadID, a.now); err != nil {
 		return fmt.Errorf("making the thread: %w", err)
 	}
-	return a.readRow(ctx)
+	_, err := a.readRow(ctx)
+	return err
 }
 
-func (a *appending) readRow(ctx context.Context) error {
-	err := a.StmtContext(ctx, a.thread).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID).
-		Scan(&a.head, &a.result.Replaced, &a.result.AgentChange, &a.activity, &a.updated)
+func (a *appending) readRow(ctx context.Context) (found bool, err error) {
+	rows, err := a.Query(ctx, threadRow, a.key.Namespace, a.key.ThreadID)
 	if err != nil {
-		return fmt.Errorf("reading the thread: %w", err)
+		return false, fmt.Errorf("reading the thread: %w", err)
 	}
-	return nil
+	defer rows.Close()
+	if found = rows.Next(); found {
+		err = rows.Scan(&a.head, &a.result.Replaced, &a.result.AgentChange, (*string)(&a.activity), &a.updated)
+	}
+	if err = cmp.Or(err, rows.Err()); err != nil {
+		return false, fmt.Errorf("reading the thread: %w", err)
+	}
+	return found, nil
 }
 
 // standing returns the records to append: the stored ones if a batch that is stored only once
@@ -193,12 +164,12 @@ func (a *appending) standing(ctx context.Context, b store.Batch) ([]event.Record
 	return there, nil
 }
 
-func (a *appending) exists(ctx context.Context, id string) (exists bool, err error) {
-	err = a.StmtContext(ctx, a.hasRecord).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID, id).Scan(&exists)
+func (a *appending) exists(ctx context.Context, id string) (bool, error) {
+	_, found, err := first[int](ctx, a, hasRecord, a.key.Namespace, a.key.ThreadID, id)
 	if err != nil {
 		return false, fmt.Errorf("looking for the record %q: %w", id, err)
 	}
-	return exists, nil
+	return found, nil
 }
 
 // addRecords returns the ids of those records that are new.
@@ -206,7 +177,8 @@ func (a *appending) addRecords(ctx context.Context, records []event.Record) (add
 	added = make(map[string]bool, len(records))
 	for _, r := range records {
 		r.Seq = a.head + 1
-		inserted, err := a.exec(ctx, a.addRecord, r.Seq, r.ID, r.Type, r.TraceID, r.ParentEventID, r.EventID, r.CreatedAt.UnixMicro(), string(r.Payload))
+		inserted, err := a.Exec(ctx, addRecord, a.key.Namespace, a.key.ThreadID, r.Seq, r.ID, r.Type, r.TraceID, r.ParentEventID, r.EventID,
+			r.CreatedAt.UnixMicro(), string(r.Payload))
 		if err != nil {
 			return nil, fmt.Errorf("record %q: %w", r.ID, err)
 		}
@@ -214,7 +186,7 @@ func (a *appending) addRecords(ctx context.Context, records []event.Record) (add
 			a.head, a.changed = r.Seq, true
 			a.tokens += store.TokensOf(r)
 			added[r.ID] = true
-		} else if r, err = scanRecord(a.StmtContext(ctx, a.record).QueryRowContext(ctx, a.key.Namespace, a.key.ThreadID, r.ID)); err != nil {
+		} else if r, err = a.s.RecordIn(ctx, a, a.key, r.ID); err != nil {
 			return nil, fmt.Errorf("reading the stored record %q: %w", r.ID, err)
 		}
 		a.result.Records = append(a.result.Records, r)
@@ -232,11 +204,11 @@ func (a *appending) changeMarks(ctx context.Context, records []event.Record, add
 		if !added[c.RecordID] || c.Ends && with != a.activity {
 			continue
 		}
-		stmt := a.addMark
+		change := addMark
 		if c.Ends {
-			stmt = a.endMarks
+			change = endMarks
 		}
-		if _, err := a.exec(ctx, stmt, string(c.Kind), c.ID, c.EventID); err != nil {
+		if _, err := a.Exec(ctx, change, a.key.Namespace, a.key.ThreadID, string(c.Kind), c.ID, c.EventID); err != nil {
 			return fmt.Errorf("marking what record %q begins or ends: %w", c.RecordID, err)
 		}
 		if ended = ended || c.Ends; !c.Ends {
@@ -246,7 +218,13 @@ func (a *appending) changeMarks(ctx context.Context, records []event.Record, add
 	if !ended {
 		return nil
 	}
-	kinds, err := collect(ctx, a.StmtContext(ctx, a.marks), scanActivity, a.key.Namespace, a.key.ThreadID)
+	var kinds []store.Activity
+	err := sqlstore.Each(ctx, a, marksOf, func(row sqlstore.Row) error {
+		var kind string
+		err := row.Scan(&kind)
+		kinds = append(kinds, store.Activity(kind))
+		return err
+	}, a.key.Namespace, a.key.ThreadID)
 	if err != nil {
 		return fmt.Errorf("reading the marks of the thread: %w", err)
 	}
@@ -254,36 +232,13 @@ func (a *appending) changeMarks(ctx context.Context, records []event.Record, add
 	return nil
 }
 
-// extract queues texts, whether this append has stored its records or an earlier one has.
-func (a *appending) extract(ctx context.Context, texts []store.Extraction) error {
-	for _, x := range texts {
-		if _, err := a.StmtContext(ctx, a.queue).ExecContext(ctx, a.key.Namespace, x.ID, x.ThreadID, x.EventID, x.Content, x.SourceType, x.SourceID, x.QueuedAt.UnixMicro()); err != nil {
-			return fmt.Errorf("queueing the extraction %q: %w", x.ID, err)
-		}
+func (a *appending) putTool(ctx context.Context, q *sqlstore.Query, l *store.ToolLog) (int64, error) {
+	var finished time.Time
+	if l.FinishedAt != nil {
+		finished = *l.FinishedAt
 	}
-	return nil
-}
-
-func (a *appending) startTool(ctx context.Context, l *store.ToolLog) error {
-	if l == nil {
-		return nil
-	}
-	changed, err := a.putTool(ctx, a.putStart, l)
-	a.result.Started = changed > 0
-	return err
-}
-
-func (a *appending) finishTool(ctx context.Context, l *store.ToolLog) error {
-	if l == nil {
-		return nil
-	}
-	_, err := a.putTool(ctx, a.putFinish, l)
-	return err
-}
-
-func (a *appending) putTool(ctx context.Context, stmt *sql.Stmt, l *store.ToolLog) (int64, error) {
-	changed, err := a.exec(ctx, stmt, l.ToolCallID, l.ToolName, l.Agent, l.TraceID, string(l.Input), text(l.Output), string(l.Status), l.Attempt,
-		l.StartedAt.UnixMicro(), micros(l.FinishedAt))
+	changed, err := a.Exec(ctx, q, a.key.Namespace, a.key.ThreadID, l.ToolCallID, l.ToolName, l.Agent, l.TraceID, string(l.Input), textOrNull(l.Output),
+		string(l.Status), l.Attempt, l.StartedAt.UnixMicro(), finished)
 	if err != nil {
 		return 0, fmt.Errorf("storing tool log %q: %w", l.ToolCallID, err)
 	}
@@ -298,7 +253,8 @@ func (a *appending) update(ctx context.Context, u *store.ThreadUpdate) error {
 	if len(u.Agents) > 0 {
 		agents, _ = json.Marshal(u.Agents)
 	}
-	changed, err := a.exec(ctx, a.updateThread, u.Title, textOrNull(u.Status), textOrNull(string(agents)), textOrNull(string(u.Metadata)), textOrNull(u.Parent), u.Number)
+	changed, err := a.Exec(ctx, updateThread, a.key.Namespace, a.key.ThreadID, u.Title, textOrNull(u.Status), textOrNull(agents), textOrNull(u.Metadata),
+		textOrNull(u.Parent), u.Number)
 	if err != nil {
 		return fmt.Errorf("updating the thread: %w", err)
 	}
@@ -311,16 +267,16 @@ func (a *appending) save(ctx context.Context) error {
 	if !a.changed {
 		return nil
 	}
-	if _, err := a.exec(ctx, a.setThread, a.head, string(a.activity), max(a.now, a.updated), a.tokens); err != nil {
+	if _, err := a.Exec(ctx, setThread, a.head, string(a.activity), max(a.now, a.updated), a.tokens, a.key.Namespace, a.key.ThreadID); err != nil {
 		return fmt.Errorf("writing the thread: %w", err)
 	}
 	return nil
 }
 
 // textOrNull returns a column's value for a text: NULL for none.
-func textOrNull(s string) any {
-	if s == "" {
+func textOrNull[T ~string | ~[]byte](text T) any {
+	if len(text) == 0 {
 		return nil
 	}
-	return s
+	return string(text)
 }

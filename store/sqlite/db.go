@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -14,6 +15,7 @@ import (
 
 	"modernc.org/sqlite"
 
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/internal/sqlstore"
 )
 
@@ -47,8 +49,8 @@ func (s *Store) database() sqlstore.Database {
 		reader = &statements{db: s.reader}
 	}
 	return sqlstore.Database{
-		Name: "sqlite", Reader: querier{on: reader}, Writer: querier{on: writer},
-		Transaction: writer.change, Snapshot: reader.snapshot, EraseDocuments: s.eraseDocuments,
+		Name: "sqlite", Reader: &querier{on: reader}, Writer: &querier{on: writer},
+		Transaction: writer.change, Snapshot: reader.snapshot, Knowledge: index(),
 		Time:     func(into *time.Time) any { return (*moments)(into) },
 		List:     func(into *[]string) any { return (*texts)(into) },
 		Bytes:    func(into *[]byte) any { return (*sql.RawBytes)(into) },
@@ -80,14 +82,24 @@ func (s *statements) change(ctx context.Context, _ string, do func(sqlstore.Quer
 	if err != nil {
 		return err
 	}
-	q := querier{on: s, tx: tx, unprepared: map[*sqlstore.Query]bool{}}
-	if err := do(q); err != nil {
+	q := &querier{on: s, tx: tx}
+	if err = do(q); err == nil {
+		err = tx.Commit()
+	}
+	if errors.Is(err, sql.ErrTxDone) {
+		err = cmp.Or(ctx.Err(), err)
+	}
+	if err != nil {
 		return errors.Join(err, rollback(tx))
 	}
-	if err := tx.Commit(); err != nil {
+	q.prepareLater(ctx)
+	return nil
+}
+
+func rollback(tx *sql.Tx) error {
+	if err := tx.Rollback(); !errors.Is(err, sql.ErrTxDone) {
 		return err
 	}
-	q.prepareLater(ctx)
 	return nil
 }
 
@@ -97,7 +109,7 @@ func (s *statements) snapshot(ctx context.Context, do func(sqlstore.Querier) err
 	if err != nil {
 		return err
 	}
-	q := querier{on: s, tx: tx, unprepared: map[*sqlstore.Query]bool{}}
+	q := &querier{on: s, tx: tx}
 	err = errors.Join(do(q), rollback(tx))
 	q.prepareLater(ctx)
 	return err
@@ -123,23 +135,23 @@ type querier struct {
 
 	// unprepared are the statements that were not prepared when the transaction first ran them. The pool of the writer has one
 	// connection, so that they are prepared for the pool when the transaction has ended.
-	unprepared map[*sqlstore.Query]bool
+	unprepared []*sqlstore.Query
 }
 
-func (q querier) stmt(ctx context.Context, query *sqlstore.Query) (*sql.Stmt, error) {
+func (q *querier) stmt(ctx context.Context, query *sqlstore.Query) (*sql.Stmt, error) {
 	if q.tx == nil {
 		return q.on.prepare(ctx, query)
 	}
 	if stmt, ok := q.on.prepared.Load(query); ok {
 		return q.tx.StmtContext(ctx, stmt.(*sql.Stmt)), nil
 	}
-	q.unprepared[query] = true
+	q.unprepared = append(q.unprepared, query)
 	return q.tx.PrepareContext(ctx, numbered(query.SQLite))
 }
 
 // prepareLater prepares the statements that a transaction has prepared for itself. If it fails, the next transaction tries again.
-func (q querier) prepareLater(ctx context.Context) {
-	for query := range q.unprepared {
+func (q *querier) prepareLater(ctx context.Context) {
+	for _, query := range q.unprepared {
 		if _, err := q.on.prepare(ctx, query); err != nil {
 			return
 		}
@@ -147,19 +159,29 @@ func (q querier) prepareLater(ctx context.Context) {
 }
 
 // Query implements [sqlstore.Querier].
-func (q querier) Query(ctx context.Context, query *sqlstore.Query, args ...any) (sqlstore.Rows, error) {
+func (q *querier) Query(ctx context.Context, query *sqlstore.Query, args ...any) (sqlstore.Rows, error) {
 	if !sqlstore.Storable(args) {
 		return sqlstore.NoRows(), nil
 	}
-	args = bound(args)
 	if query.Unprepared {
-		return rowsOf(q.on.db.QueryContext(ctx, numbered(query.SQLite), args...))
+		return rowsOf(q.runner().QueryContext(ctx, numbered(query.SQLite), bound(args)...))
 	}
 	stmt, err := q.stmt(ctx, query)
 	if err != nil {
 		return nil, err
 	}
-	return rowsOf(stmt.QueryContext(ctx, args...))
+	return rowsOf(stmt.QueryContext(ctx, bound(args)...))
+}
+
+// runner runs statements that are not prepared.
+func (q *querier) runner() interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+} {
+	if q.tx != nil {
+		return q.tx
+	}
+	return q.on.db
 }
 
 // rowsOf returns rows, or an error and nothing.
@@ -171,15 +193,21 @@ func rowsOf(rows *sql.Rows, err error) (sqlstore.Rows, error) {
 }
 
 // Exec implements [sqlstore.Querier].
-func (q querier) Exec(ctx context.Context, query *sqlstore.Query, args ...any) (int64, error) {
+func (q *querier) Exec(ctx context.Context, query *sqlstore.Query, args ...any) (int64, error) {
 	if query.SQLite == "" || !sqlstore.Storable(args) {
 		return 0, nil
+	}
+	if query.Unprepared {
+		return changed(q.runner().ExecContext(ctx, numbered(query.SQLite), bound(args)...))
 	}
 	stmt, err := q.stmt(ctx, query)
 	if err != nil {
 		return 0, err
 	}
-	result, err := stmt.ExecContext(ctx, bound(args)...)
+	return changed(stmt.ExecContext(ctx, bound(args)...))
+}
+
+func changed(result sql.Result, err error) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
@@ -187,14 +215,26 @@ func (q querier) Exec(ctx context.Context, query *sqlstore.Query, args ...any) (
 }
 
 // Run implements [sqlstore.Querier].
-func (q querier) Run(ctx context.Context, query *sqlstore.Query, rows [][]any) (changed []int64, err error) {
-	changed = make([]int64, len(rows))
+func (q *querier) Run(ctx context.Context, query *sqlstore.Query, rows [][]any) (counts []int64, err error) {
+	if len(rows) > 1 && query.Unprepared && q.tx != nil {
+		stmt, err := q.tx.PrepareContext(ctx, numbered(query.SQLite))
+		if err != nil {
+			return nil, err
+		}
+		defer stmt.Close()
+		return each(rows, func(args []any) (int64, error) { return changed(stmt.ExecContext(ctx, bound(args)...)) })
+	}
+	return each(rows, func(args []any) (int64, error) { return q.Exec(ctx, query, args...) })
+}
+
+func each(rows [][]any, run func(args []any) (int64, error)) (counts []int64, err error) {
+	counts = make([]int64, len(rows))
 	for i, args := range rows {
-		if changed[i], err = q.Exec(ctx, query, args...); err != nil {
+		if counts[i], err = run(args); err != nil {
 			return nil, err
 		}
 	}
-	return changed, nil
+	return counts, nil
 }
 
 // bound makes the values of arguments what columns have.
@@ -247,3 +287,17 @@ func instant(t time.Time) any {
 	}
 	return t.UnixMicro()
 }
+
+// list returns a JSON array of the values that a column can contain.
+func list(values []string) string {
+	storable := make([]string, 0, len(values))
+	for _, v := range values {
+		if store.Storable(v) {
+			storable = append(storable, v)
+		}
+	}
+	raw, _ := json.Marshal(storable)
+	return string(raw)
+}
+
+func moment(micros int64) time.Time { return time.UnixMicro(micros).UTC() }

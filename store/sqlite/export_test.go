@@ -6,6 +6,8 @@ import (
 	"io/fs"
 
 	"github.com/pressly/goose/v3"
+
+	"github.com/threadmill/threadmill/store/internal/sqlstore"
 )
 
 // LimitPages limits the size of the database, as a full disk would: 0 = to what it has now.
@@ -21,14 +23,14 @@ func LimitPages(ctx context.Context, s *Store, pages int) error {
 
 // TableRows returns how many rows the tables have whose names begin with a prefix, those of full-text indexes among them.
 func TableRows(ctx context.Context, s *Store, prefix string) (map[string]int, error) {
-	tables, err := s.reader.PrepareContext(ctx, `SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE ? || '%'`)
-	if err != nil {
-		return nil, err
-	}
-	defer tables.Close()
-	names, err := collect(ctx, tables, scanText, prefix)
 	counts := map[string]int{}
-	for _, name := range names {
+	err := sqlstore.Each(ctx, s.db.Reader, only(`SELECT name FROM sqlite_schema WHERE type = 'table' AND name LIKE $1 || '%'`), func(row sqlstore.Row) error {
+		var name string
+		err := row.Scan(&name)
+		counts[name] = 0
+		return err
+	}, prefix)
+	for name := range counts {
 		var n int
 		if err := s.reader.QueryRowContext(ctx, "SELECT count(*) FROM "+name).Scan(&n); err != nil {
 			return nil, err

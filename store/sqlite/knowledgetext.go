@@ -3,15 +3,15 @@ package sqlite
 import (
 	"context"
 	"crypto/sha256"
-	"database/sql"
 	"encoding/binary"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"unicode"
 
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/internal/sqlstore"
 )
 
 const (
@@ -29,109 +29,67 @@ type textTable int64
 
 func (t textTable) name() string { return "knowledge_text_" + strconv.FormatInt(int64(t), 10) }
 
-func (t textTable) create() string {
-	return `CREATE VIRTUAL TABLE ` + t.name() + ` USING fts5(collection, text, path, context, content = '', contentless_delete = 1,
-		tokenize = 'porter unicode61 remove_diacritics 2')`
+// once returns a statement on the index, which is made for one call.
+func (t textTable) once(format string) *sqlstore.Query {
+	return &sqlstore.Query{SQLite: fmt.Sprintf(format, t.name()), Unprepared: true}
+}
+
+func (t textTable) create() *sqlstore.Query {
+	return t.once(`CREATE VIRTUAL TABLE %s USING fts5(collection, text, path, context, content = '', contentless_delete = 1,
+		tokenize = 'porter unicode61 remove_diacritics 2')`)
 }
 
 // optimize merges the parts of the index, and leaves out what was removed.
-func (t textTable) optimize() string {
-	return `INSERT INTO ` + t.name() + ` (` + t.name() + `) VALUES ('optimize')`
+func (t textTable) optimize() *sqlstore.Query {
+	return t.once(`INSERT INTO %[1]s (%[1]s) VALUES ('optimize')`)
 }
 
-func (t textTable) drop() string { return `DROP TABLE ` + t.name() }
+func (t textTable) drop() *sqlstore.Query { return t.once(`DROP TABLE %s`) }
 
-func (t textTable) insert() string { return `INSERT ` + t.values() }
+func (t textTable) insert() *sqlstore.Query {
+	return t.once(`INSERT INTO %s (rowid, collection, text, path, context) VALUES ($1, $2, $3, $4, $5)`)
+}
 
 // replace replaces a row, which FTS5 goes on counting, as it does rows that are removed: words seem a little rarer than they are.
-func (t textTable) replace() string { return `REPLACE ` + t.values() }
-
-func (t textTable) values() string {
-	return `INTO ` + t.name() + ` (rowid, collection, text, path, context) VALUES (?, ?, ?, ?, ?)`
+func (t textTable) replace() *sqlstore.Query {
+	return t.once(`REPLACE INTO %s (rowid, collection, text, path, context) VALUES ($1, $2, $3, $4, $5)`)
 }
 
-func (t textTable) remove() string {
-	return `DELETE FROM ` + t.name() + ` WHERE rowid IN (SELECT id FROM knowledge_chunks WHERE document = ? AND revision <> ?)`
+func (t textTable) remove() *sqlstore.Query {
+	return t.once(`DELETE FROM %s WHERE rowid IN (SELECT id FROM knowledge_chunks WHERE ` + ofDocument + ` AND revision <> $3)`)
 }
 
-// search returns the query for what matches ?1, in the collections ?2, unless it is NULL. FTS5 sorts by rank itself, so
+// search returns the query for what matches $1, in the collections $2, unless it is NULL. FTS5 sorts by rank itself, so
 // what is not visible is left out before hits are counted.
-func (t textTable) search() string {
-	return `SELECT ` + chunkColumns + `, d.collection, d.source, d.title, -f.rank FROM ` + t.name() + ` f
+func (t textTable) search() *sqlstore.Query {
+	return t.once(`SELECT ` + sqlstore.ChunkColumnsOfSQLite + `, d.collection, d.source, d.title, -f.rank FROM %[1]s f
 		CROSS JOIN knowledge_chunks c ON c.id = f.rowid
 		CROSS JOIN knowledge_documents d ON d.key = c.document AND d.indexed = c.revision
-		WHERE f.` + t.name() + ` MATCH ?1 AND f.rank MATCH 'bm25(0.0, 1.0, 1.0, 1.0)'
-		AND (?2 IS NULL OR d.collection IN (SELECT value FROM json_each(?2)))
-		ORDER BY f.rank LIMIT ?3 + 0`
+		WHERE f.%[1]s MATCH $1 AND f.rank MATCH 'bm25(0.0, 1.0, 1.0, 1.0)'
+		AND ($2 IS NULL OR d.collection IN (SELECT value FROM json_each($2)))
+		ORDER BY f.rank LIMIT $3 + 0`)
 }
 
-// SearchText implements [store.Knowledge]. A namespace has an index of its own, so nothing of another one has an influence
-// on its scores. Within a namespace, words count as rare or frequent in all of its collections, and in revisions that are
-// not finished yet.
-func (s *Store) SearchText(ctx context.Context, namespace, query string, in store.KnowledgeScope) ([]store.KnowledgeHit, error) {
+// searchText searches the index of a namespace, so that nothing of another one has an influence on its scores. Within a namespace, words
+// count as rare or frequent in all of its collections, and in revisions that are not finished yet.
+func searchText(ctx context.Context, tx sqlstore.Querier, namespace, query string, in store.KnowledgeScope) ([]store.KnowledgeHit, error) {
 	match := matchQuery(query, in.Collections)
 	if match == "" {
 		return nil, ctx.Err()
 	}
-	var hits []store.KnowledgeHit
-	err := s.reading(ctx, func(tx *sql.Tx) error {
-		var text textTable
-		if err := tx.StmtContext(ctx, s.readKnowledge.text).QueryRowContext(ctx, namespace).Scan(&text); err != nil {
-			return err
-		}
-		search, err := tx.PrepareContext(ctx, text.search())
-		if err != nil {
-			return err
-		}
-		defer search.Close()
-		hits, err = collect(ctx, search, scanHit, match, listOrNull(in.Collections), store.HitLimit(in.Limit))
-		return err
-	})
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, knowledgeError("searching", namespace, "*", err)
+	text, found, err := first[textTable](ctx, tx, textOf, namespace)
+	if err != nil || !found {
+		return nil, err
 	}
-	return hits, nil
+	return hits(ctx, tx, text.search(), match, someOf(in.Collections), store.HitLimit(in.Limit))
 }
 
-// reading runs several queries that see the same state.
-func (s *Store) reading(ctx context.Context, run func(*sql.Tx) error) error {
-	tx, err := s.reader.BeginTx(ctx, nil)
-	if err != nil {
-		return err
+// someOf returns the collections to search, nil for all.
+func someOf(collections []string) []string {
+	if len(collections) == 0 {
+		return nil
 	}
-	return errors.Join(run(tx), rollback(tx))
-}
-
-// text returns the full-text index of the namespace, or [sql.ErrNoRows].
-func (l *learning) text(ctx context.Context) (text textTable, err error) {
-	err = l.row(ctx, l.knowledgeWrites.text, l.namespace).Scan(&text)
-	return text, err
-}
-
-// openText returns the full-text index of the namespace, and creates it if necessary.
-func (l *learning) openText(ctx context.Context) (textTable, error) {
-	text, err := l.text(ctx)
-	if !errors.Is(err, sql.ErrNoRows) {
-		return text, err
-	}
-	if err := l.row(ctx, l.addText, l.namespace).Scan(&text); err != nil {
-		return text, err
-	}
-	_, err = l.ExecContext(ctx, text.create())
-	return text, err
-}
-
-// closeText deletes the full-text index if the namespace has no chunks.
-func (l *learning) closeText(ctx context.Context, text textTable) error {
-	var needed bool
-	if err := l.row(ctx, l.anyChunk, l.namespace).Scan(&needed); err != nil || needed {
-		return err
-	}
-	if _, err := l.exec(ctx, l.removeText, int64(text)); err != nil {
-		return err
-	}
-	_, err := l.ExecContext(ctx, text.drop())
-	return err
+	return collections
 }
 
 // matchQuery returns the expression of FTS5 that finds any word of a query, or "" if it has none. Each word is a string
@@ -196,31 +154,18 @@ func collectionToken(collection string) string {
 	return strconv.FormatUint(binary.BigEndian.Uint64(sum[:]), 10)
 }
 
-func scanHit(row scanner) (store.KnowledgeHit, error) {
-	var (
-		h    store.KnowledgeHit
-		path []byte
-	)
-	err := row.Scan(append(chunkFields(&h.KnowledgeChunk, &path), &h.Collection, &h.Source, &h.Title, &h.Score)...)
-	if err == nil {
-		err = json.Unmarshal(path, &h.Path)
-	}
-	return h, err
-}
-
-func scanChunk(row scanner) (store.KnowledgeChunk, error) {
-	var (
-		c    store.KnowledgeChunk
-		path []byte
-	)
-	err := row.Scan(chunkFields(&c, &path)...)
-	if err == nil {
-		err = json.Unmarshal(path, &c.Path)
-	}
-	return c, err
-}
-
-// chunkFields are the destinations of chunkColumns.
-func chunkFields(c *store.KnowledgeChunk, path *[]byte) []any {
-	return []any{&c.Document, &c.Revision, &c.Index, &c.Text, &c.Overlap, path, &c.Page, &c.Tokens, &c.Context}
+func hits(ctx context.Context, tx sqlstore.Querier, q *sqlstore.Query, args ...any) (found []store.KnowledgeHit, err error) {
+	err = sqlstore.Each(ctx, tx, q, func(row sqlstore.Row) error {
+		var (
+			h    store.KnowledgeHit
+			path []byte
+		)
+		err := row.Scan(append(sqlstore.ChunkFields(&h.KnowledgeChunk, &path), &h.Collection, &h.Source, &h.Title, &h.Score)...)
+		if err == nil {
+			err = json.Unmarshal(path, &h.Path)
+		}
+		found = append(found, h)
+		return err
+	}, args...)
+	return found, err
 }

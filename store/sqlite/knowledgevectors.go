@@ -2,157 +2,101 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 
 	_ "modernc.org/sqlite/vec" // the function vec_distance_cosine
 
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/internal/sqlstore"
 )
 
-// nearest returns the query for the chunks nearest to the vector ?1 of the embedder ?2, at most ?3, of visible revisions.
+var (
+	embedderOf   = only(`SELECT id, dimension FROM knowledge_embedders WHERE namespace = $1 AND name = $2`)
+	addEmbedder  = only(`INSERT INTO knowledge_embedders (namespace, name, dimension) VALUES ($1, $2, $3) RETURNING id`)
+	dropEmbedder = only(`DELETE FROM knowledge_embedders WHERE id = $1`)
+	chunkOf      = only(`SELECT d.key, c.id FROM knowledge_documents d CROSS JOIN knowledge_chunks c ON c.document = d.key
+		WHERE d.namespace = $1 AND d.id = $2 AND c.revision = $3 AND c.idx = $4`)
+	addVector   = only(`INSERT INTO knowledge_vectors (id, document, revision, vector) VALUES (($1 << 40) + $2, $3, $4, $5) ON CONFLICT DO NOTHING`)
+	dropVectors = only(`DELETE FROM knowledge_vectors WHERE id BETWEEN $1 << 40 AND ($1 + 1 << 40) - 1`)
+
+	nearest   = nearestIn(`knowledge_vectors v CROSS JOIN knowledge_documents d`, ``)
+	nearestOf = nearestIn(`knowledge_documents d CROSS JOIN knowledge_vectors v`, ` AND d.namespace = $4 AND d.collection IN (SELECT value FROM json_each($5))`)
+)
+
+// nearestIn returns the query for the chunks nearest to the vector $1 of the embedder $2, at most $3, of visible revisions.
 // From names the tables in the order in which they are read: CROSS JOIN keeps SQLite from choosing another one.
 //
 // A table of vec0 would compare as fast, but would write ten times as slowly, and would have to know which revisions are
 // visible.
-func nearest(from, and string) string {
-	return `SELECT ` + chunkColumns + `, d.collection, d.source, d.title, max(-1.0, min(1.0, 1.0 - n.distance)) FROM (
-			SELECT v.id & (1 << 40) - 1 AS chunk, vec_distance_cosine(v.vector, ?1) AS distance
+func nearestIn(from, and string) *sqlstore.Query {
+	return only(`SELECT ` + sqlstore.ChunkColumnsOfSQLite + `, d.collection, d.source, d.title, max(-1.0, min(1.0, 1.0 - n.distance)) FROM (
+			SELECT v.id & (1 << 40) - 1 AS chunk, vec_distance_cosine(v.vector, $1) AS distance
 			FROM ` + from + ` ON d.key = v.document AND d.indexed = v.revision
-			WHERE v.id BETWEEN ?2 << 40 AND (?2 + 1 << 40) - 1` + and + ` ORDER BY distance, v.id LIMIT ?3 + 0
+			WHERE v.id BETWEEN $2 << 40 AND ($2 + 1 << 40) - 1` + and + ` ORDER BY distance, v.id LIMIT $3 + 0
 		) n CROSS JOIN knowledge_chunks c ON c.id = n.chunk CROSS JOIN knowledge_documents d ON d.key = c.document
-		ORDER BY n.distance, c.id`
+		ORDER BY n.distance, c.id`)
 }
 
-// HasVectors implements [store.Knowledge].
-func (s *Store) HasVectors() bool { return true }
-
-// AddVectors implements [store.Knowledge].
-func (s *Store) AddVectors(ctx context.Context, namespace, embedder string, vectors []store.KnowledgeVector) error {
-	vectors, err := store.NormalizeVectors(embedder, vectors)
-	if err == nil && len(vectors) > 0 {
-		err = s.learning(ctx, namespace, func(l *learning) error { return l.addVectors(ctx, embedder, vectors) })
-	}
-	return knowledgeError("adding vectors of "+embedder+" of", namespace, "*", err)
+// embedder returns the id of an embedder and the dimension of its vectors; 0 = there is none.
+func embedder(ctx context.Context, tx sqlstore.Querier, namespace, name string) (id int64, dimension int, err error) {
+	err = sqlstore.Each(ctx, tx, embedderOf, func(row sqlstore.Row) error { return row.Scan(&id, &dimension) }, namespace, name)
+	return id, dimension, err
 }
 
-func (l *learning) addVectors(ctx context.Context, embedder string, vectors []store.KnowledgeVector) error {
-	var id int64
-	dimension := len(vectors[0].Vector)
-	err := l.row(ctx, l.embedder, l.namespace, embedder).Scan(&id, &dimension)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+func addVectors(ctx context.Context, tx sqlstore.Querier, namespace, name string, vectors []store.KnowledgeVector) error {
+	given := len(vectors[0].Vector)
+	id, dimension, err := embedder(ctx, tx, namespace, name)
+	if err != nil {
 		return err
 	}
-	if given := len(vectors[0].Vector); given != dimension {
+	if id != 0 && given != dimension {
 		return fmt.Errorf("%w: vectors: have the dimension %d, those of the embedder have %d", store.ErrInvalid, given, dimension)
 	}
+	var rows [][]any
 	for _, v := range vectors {
-		var document, chunk int64
-		err := l.row(ctx, l.chunk, l.namespace, v.Document, v.Revision, v.Index).Scan(&document, &chunk)
-		if errors.Is(err, sql.ErrNoRows) {
-			continue
-		}
-		if err == nil && id == 0 {
-			err = l.row(ctx, l.addEmbedder, l.namespace, embedder, dimension).Scan(&id)
-		}
-		if err == nil {
-			_, err = l.exec(ctx, l.addVector, id, chunk, document, v.Revision, store.VectorBytes(v.Vector))
-		}
+		err := sqlstore.Each(ctx, tx, chunkOf, func(row sqlstore.Row) error {
+			var document, chunk int64
+			err := row.Scan(&document, &chunk)
+			rows = append(rows, []any{id, chunk, document, v.Revision, store.VectorBytes(v.Vector)})
+			return err
+		}, namespace, v.Document, v.Revision, v.Index)
 		if err != nil {
 			return err
 		}
 	}
-	return nil
-}
-
-// DropVectors implements [store.Knowledge].
-func (s *Store) DropVectors(ctx context.Context, namespace, embedder string) error {
-	err := s.learning(ctx, namespace, func(l *learning) error {
-		var id int64
-		var dimension int
-		err := l.row(ctx, l.embedder, namespace, embedder).Scan(&id, &dimension)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		}
-		if err == nil {
-			_, err = l.exec(ctx, l.dropVectors, id)
-		}
-		if err == nil {
-			_, err = l.exec(ctx, l.removeEmbedder, id)
-		}
-		return err
-	})
-	return knowledgeError("deleting vectors of "+embedder+" of", namespace, "*", err)
-}
-
-// SearchVectors implements [store.Knowledge]. It compares all vectors of the embedder in the collections.
-func (s *Store) SearchVectors(ctx context.Context, namespace, embedder string, vector []float32, in store.KnowledgeScope) ([]store.KnowledgeHit, error) {
-	unit, ok := store.UnitVector(vector)
-	if !ok {
-		return nil, ctx.Err()
-	}
-	var hits []store.KnowledgeHit
-	err := s.reading(ctx, func(tx *sql.Tx) error {
-		var id int64
-		err := tx.StmtContext(ctx, s.readKnowledge.embedder).QueryRowContext(ctx, namespace, embedder, len(unit)).Scan(&id)
-		if err != nil {
+	if id == 0 && len(rows) > 0 {
+		if id, _, err = first[int64](ctx, tx, addEmbedder, namespace, name, given); err != nil {
 			return err
 		}
-		stmt, args := s.readKnowledge.nearest, []any{store.VectorBytes(unit), id, store.HitLimit(in.Limit)}
-		if len(in.Collections) > 0 {
-			stmt, args = s.readKnowledge.nearestIn, append(args, namespace, list(in.Collections))
+		for _, row := range rows {
+			row[0] = id
 		}
-		hits, err = collect(ctx, tx.StmtContext(ctx, stmt), scanHit, args...)
+	}
+	_, err = tx.Run(ctx, addVector, rows)
+	return err
+}
+
+func forgetEmbedder(ctx context.Context, tx sqlstore.Querier, namespace, name string) error {
+	id, _, err := embedder(ctx, tx, namespace, name)
+	if err != nil || id == 0 {
 		return err
-	})
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, knowledgeError("searching", namespace, "*", err)
 	}
-	return hits, nil
-}
-
-// Chunks implements [store.Knowledge].
-func (s *Store) Chunks(ctx context.Context, namespace string, r store.KnowledgeRevision, from, limit int) ([]store.KnowledgeChunk, error) {
-	found, err := collect(ctx, s.readKnowledge.chunks, scanChunk, namespace, r.Document, r.Number, from, store.ChunkLimit(limit))
-	if err != nil {
-		return nil, knowledgeError("reading chunks of", namespace, r.Document, err)
-	}
-	return found, nil
-}
-
-// ChunksWithout implements [store.Knowledge].
-func (s *Store) ChunksWithout(ctx context.Context, namespace string, r store.KnowledgeRevision, embedder string, limit int) ([]store.KnowledgeChunk, error) {
-	stmt, args := s.readKnowledge.visible, []any{namespace, embedder}
-	if r != (store.KnowledgeRevision{}) {
-		stmt, args = s.readKnowledge.without, append(args, r.Document, r.Number)
-	}
-	found, err := collect(ctx, stmt, scanChunk, append(args, store.ChunkLimit(limit))...)
-	if err != nil {
-		return nil, knowledgeError("reading chunks of", namespace, r.Document, err)
-	}
-	return found, nil
-}
-
-// KnowledgeIndex implements [store.Knowledge].
-func (s *Store) KnowledgeIndex(ctx context.Context, namespace string) (store.KnowledgeIndex, error) {
-	index := store.KnowledgeIndex{Embedders: []store.KnowledgeEmbedder{}}
-	err := s.reading(ctx, func(tx *sql.Tx) error {
-		counts := tx.StmtContext(ctx, s.readKnowledge.counts).QueryRowContext(ctx, namespace)
-		if err := counts.Scan(&index.Documents, &index.Chunks); err != nil {
-			return err
-		}
-		found, err := collect(ctx, tx.StmtContext(ctx, s.readKnowledge.embedders), scanEmbedder, namespace)
-		index.Embedders = append(index.Embedders, found...)
+	if _, err := tx.Exec(ctx, dropVectors, id); err != nil {
 		return err
-	})
-	if err != nil {
-		return store.KnowledgeIndex{}, knowledgeError("counting", namespace, "*", err)
 	}
-	return index, nil
+	_, err = tx.Exec(ctx, dropEmbedder, id)
+	return err
 }
 
-func scanEmbedder(row scanner) (e store.KnowledgeEmbedder, err error) {
-	err = row.Scan(&e.Name, &e.Dimension, &e.Chunks)
-	return e, err
+// searchVectors compares all vectors of the embedder in the collections.
+func searchVectors(ctx context.Context, tx sqlstore.Querier, namespace, name string, unit []float32, in store.KnowledgeScope) ([]store.KnowledgeHit, error) {
+	id, dimension, err := embedder(ctx, tx, namespace, name)
+	if err != nil || id == 0 || dimension != len(unit) {
+		return nil, err
+	}
+	q, args := nearest, []any{store.VectorBytes(unit), id, store.HitLimit(in.Limit)}
+	if len(in.Collections) > 0 {
+		q, args = nearestOf, append(args, namespace, in.Collections)
+	}
+	return hits(ctx, tx, q, args...)
 }

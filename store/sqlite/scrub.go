@@ -9,6 +9,7 @@ import (
 	"fmt"
 
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/internal/sqlstore"
 )
 
 const (
@@ -56,11 +57,11 @@ func (s *Store) clearGaps(ctx context.Context) error {
 		return nil
 	}
 	for first := 1; first <= pages; first += scrubPages {
-		err := s.writing(ctx, func(w writing) error {
-			changed, err := s.gaps(ctx, w, first, min(first+scrubPages-1, pages))
+		err := s.db.Transaction(ctx, "", func(tx sqlstore.Querier) error {
+			changed, err := gaps(ctx, tx, first, min(first+scrubPages-1, pages))
 			for number, page := range changed {
 				if err == nil {
-					_, err = w.exec(ctx, s.erasures.page, number, page)
+					_, err = tx.Exec(ctx, writePage, number, page)
 				}
 			}
 			return err
@@ -72,26 +73,29 @@ func (s *Store) clearGaps(ctx context.Context) error {
 	return nil
 }
 
+// The virtual table of pages looks up one page, and scans all for a range of them.
+var (
+	readPages = only(`WITH RECURSIVE wanted (pgno) AS (VALUES ($1) UNION ALL SELECT pgno + 1 FROM wanted WHERE pgno < $2)
+		SELECT p.pgno, p.data FROM wanted w CROSS JOIN sqlite_dbpage p ON p.pgno = w.pgno`)
+	writePage = only(`UPDATE sqlite_dbpage SET data = $2 WHERE pgno = $1`)
+)
+
 // gaps returns the pages whose gaps are not empty, by their numbers, with empty gaps.
-func (s *Store) gaps(ctx context.Context, w writing, first, last int) (map[int][]byte, error) {
-	rows, err := w.StmtContext(ctx, s.erasures.pages).QueryContext(ctx, first, last)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
+func gaps(ctx context.Context, tx sqlstore.Querier, first, last int) (map[int][]byte, error) {
 	changed := map[int][]byte{}
-	for rows.Next() {
+	err := sqlstore.Each(ctx, tx, readPages, func(row sqlstore.Row) error {
 		var number int
 		var page sql.RawBytes
-		if err := rows.Scan(&number, &page); err != nil {
-			return nil, err
+		if err := row.Scan(&number, &page); err != nil {
+			return err
 		}
 		if len(bytes.Trim(gap(page), "\x00")) > 0 {
 			changed[number] = bytes.Clone(page)
 			clear(gap(changed[number]))
 		}
-	}
-	return changed, rows.Err()
+		return nil
+	}, first, last)
+	return changed, err
 }
 
 // gap returns what a page of a B-tree has between the list of its cells and the first of them, nil for other pages: see "B-tree

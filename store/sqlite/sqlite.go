@@ -47,12 +47,8 @@ type Store struct {
 	// writer has one connection, whose transactions begin immediate.
 	writer *sql.DB
 	reader *sql.DB
-	write  writes
 
-	writeKnowledge knowledgeWrites
-	readKnowledge  knowledgeReads
-
-	erasures eraseQueries
+	db sqlstore.Database
 
 	// anchor keeps a database in memory alive while the pool has no connection.
 	anchor *sql.DB
@@ -61,10 +57,7 @@ type Store struct {
 	closeErr error
 }
 
-var (
-	_ store.Store     = (*Store)(nil)
-	_ store.Knowledge = (*Store)(nil)
-)
+var _ store.Store = (*Store)(nil)
 
 //go:embed migrations/*.sql
 var migrations embed.FS
@@ -106,24 +99,8 @@ func open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s.sqlStore = sqlstore.New(s.database())
-	if err := s.write.prepare(ctx, s.writer); err != nil {
-		return nil, err
-	}
-	for _, queries := range []map[**sql.Stmt]string{
-		s.writeKnowledge.queries(), s.erasures.queries(),
-	} {
-		if err := prepare(ctx, s.writer, queries); err != nil {
-			return nil, err
-		}
-	}
-	for _, queries := range []map[**sql.Stmt]string{
-		s.readKnowledge.queries(),
-	} {
-		if err := prepare(ctx, s.reader, queries); err != nil {
-			return nil, err
-		}
-	}
+	s.db = s.database()
+	s.sqlStore = sqlstore.New(s.db)
 	return s, nil
 }
 

@@ -87,8 +87,8 @@ type Database struct {
 	// Snapshot runs do in a transaction that sees one state of the database and changes nothing.
 	Snapshot func(ctx context.Context, do func(Querier) error) error
 
-	// EraseDocuments erases what knowledge documents have of a thread.
-	EraseDocuments func(ctx context.Context, key store.Key) error
+	// Knowledge are the full text and the vectors of documents.
+	Knowledge KnowledgeIndex
 
 	// Time is where a column's time goes, the zero time for NULL, List where a list goes, and Bytes where bytes go that are not
 	// kept after their row.
@@ -98,6 +98,36 @@ type Database struct {
 
 	// Classify returns an error of the database as one of package store, or as it is.
 	Classify func(error) error
+}
+
+// KnowledgeIndex is what finds the chunks of documents: a database has its own. All but HasVectors run in a transaction, searches in a
+// snapshot. The namespace or the embedder may be none that is [store.Storable].
+type KnowledgeIndex struct {
+	// HasVectors reports whether the database can keep vectors.
+	HasVectors func() bool
+
+	// AddChunks adds chunks of the newest revision of a document, and AddContexts gives them contexts.
+	AddChunks   func(ctx context.Context, tx Querier, namespace string, d store.KnowledgeDocument, chunks []store.KnowledgeChunk) error
+	AddContexts func(ctx context.Context, tx Querier, namespace string, d store.KnowledgeDocument, contexts []store.KnowledgeContext) error
+
+	// DropChunks deletes what finds the chunks of all revisions of a document but one, and the chunks by drop.
+	DropChunks func(ctx context.Context, tx Querier, namespace, id string, except int, drop func() (int64, error)) error
+
+	// Show prepares that the chunks of the newest revision are found, and returns how many there are.
+	Show func(ctx context.Context, tx Querier, namespace string, d store.KnowledgeDocument) (int, error)
+
+	// Count runs a change by which a revision becomes the only visible one of its document, and counts what that changes.
+	Count func(ctx context.Context, tx Querier, namespace, id string, revision int, change func() error) error
+
+	// Compact removes what was deleted from the index of a namespace.
+	Compact func(ctx context.Context, tx Querier, namespace string) error
+
+	AddVectors  func(ctx context.Context, tx Querier, namespace, embedder string, vectors []store.KnowledgeVector) error
+	DropVectors func(ctx context.Context, tx Querier, namespace, embedder string) error
+
+	// SearchText and SearchVectors find visible chunks, the best first. The vector has the length 1.
+	SearchText    func(ctx context.Context, tx Querier, namespace, query string, in store.KnowledgeScope) ([]store.KnowledgeHit, error)
+	SearchVectors func(ctx context.Context, tx Querier, namespace, embedder string, unit []float32, in store.KnowledgeScope) ([]store.KnowledgeHit, error)
 }
 
 // Storable reports whether all texts of arguments can be in a column.
@@ -160,8 +190,8 @@ func all[T any](ctx context.Context, s *Store, on Querier, q *Query, scan func(*
 	return out, rows.Err()
 }
 
-// each calls do with each row of a result, until it fails.
-func each(ctx context.Context, on Querier, q *Query, do func(Row) error, args ...any) error {
+// Each calls do with each row of a result, until it fails.
+func Each(ctx context.Context, on Querier, q *Query, do func(Row) error, args ...any) error {
 	rows, err := on.Query(ctx, q, args...)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 
 	"github.com/threadmill/threadmill/store"
 )
@@ -108,11 +109,22 @@ var isQueued = word{"QUEUED", "ended = 0", "NOT ended"}
 func (s *Store) QueueExtraction(ctx context.Context, namespace string, x store.Extraction) error {
 	return s.do(func() error {
 		x, err := store.NormalizeExtraction(namespace, x)
-		if err == nil {
-			_, err = s.db.Writer.Exec(ctx, addExtraction, namespace, x.ID, x.ThreadID, x.EventID, x.Content, x.SourceType, x.SourceID, x.QueuedAt)
+		if err != nil {
+			return err
 		}
-		return err
+		return Extract(ctx, s.db.Writer, namespace, []store.Extraction{x})
 	}, "queueing the extraction %q of %q", x.ID, namespace)
+}
+
+// Extract queues texts, whether they were queued before or not.
+func Extract(ctx context.Context, on Querier, namespace string, texts []store.Extraction) error {
+	for _, x := range texts {
+		_, err := on.Exec(ctx, addExtraction, namespace, x.ID, x.ThreadID, x.EventID, x.Content, x.SourceType, x.SourceID, x.QueuedAt)
+		if err != nil {
+			return fmt.Errorf("queueing the extraction %q: %w", x.ID, err)
+		}
+	}
+	return nil
 }
 
 // Extractions implements [store.Entities].
@@ -190,7 +202,7 @@ func (s *Store) SimilarEntities(ctx context.Context, namespace, typ, embedder st
 	}
 	return call(s, func() (found []store.SimilarEntity, err error) {
 		err = s.db.Snapshot(ctx, func(tx Querier) error {
-			err := each(ctx, tx, entityVectors, func(row Row) error {
+			err := Each(ctx, tx, entityVectors, func(row Row) error {
 				var id string
 				var vector []byte
 				err := row.Scan(&id, s.db.Bytes(&vector))

@@ -141,7 +141,7 @@ func (s *Store) EraseThread(ctx context.Context, key store.Key) error {
 		if err := s.forget(ctx, key, nil, eraseExtractions); err != nil {
 			return err
 		}
-		return s.db.EraseDocuments(ctx, key)
+		return s.eraseDocuments(ctx, key)
 	}, "erasing %s", key)
 }
 
@@ -271,7 +271,7 @@ func (s *Store) ToolLogPage(ctx context.Context, key store.Key, after string, li
 // ThreadContents implements [store.Erasures].
 func (s *Store) ThreadContents(ctx context.Context, key store.Key) (store.ThreadContents, error) {
 	return call(s, func() (c store.ThreadContents, err error) {
-		err = each(ctx, s.db.Reader, threadContents, func(row Row) error {
+		err = Each(ctx, s.db.Reader, threadContents, func(row Row) error {
 			return row.Scan(&c.Records, &c.ToolLogs, &c.Extractions, &c.Mentions, &c.Documents)
 		}, key.Namespace, key.ThreadID)
 		return c, err

@@ -24,8 +24,9 @@ var (
 		Postgres: `SELECT r.* FROM (SELECT DISTINCT unnest($3::text[]) AS id) AS wanted, LATERAL (` + selectRecord + ofThread + ` AND records.id = wanted.id LIMIT 1) AS r
 			ORDER BY r.seq`,
 	}
-	oneTool  = both(selectTool + ofThread + ` AND tool_call_id = $3`)
-	allTools = both(selectTool + ofThread + ` ORDER BY started_at, tool_call_id`)
+	oneRecord = both(selectRecord + ofThread + ` AND id = $3`)
+	oneTool   = both(selectTool + ofThread + ` AND tool_call_id = $3`)
+	allTools  = both(selectTool + ofThread + ` ORDER BY started_at, tool_call_id`)
 )
 
 // recordShape is what a query for records has.
@@ -121,6 +122,11 @@ func (s *Store) RecordsByID(ctx context.Context, key store.Key, ids ...string) (
 		return nil, s.failed(err, "records of %s by id", key)
 	}
 	return records, nil
+}
+
+// RecordIn returns a record in a transaction.
+func (s *Store) RecordIn(ctx context.Context, tx Querier, key store.Key, id string) (event.Record, error) {
+	return one(ctx, s, tx, oneRecord, (*Store).scanRecord, key.Namespace, key.ThreadID, id)
 }
 
 // ToolLog implements [store.Store].

@@ -149,7 +149,7 @@ func (s *Store) Thread(ctx context.Context, key store.Key) (store.Thread, error)
 // PendingApprovals implements [store.Store].
 func (s *Store) PendingApprovals(ctx context.Context, namespace string) (store.PendingApprovals, error) {
 	return call(s, func() (out store.PendingApprovals, err error) {
-		err = each(ctx, s.db.Reader, pendingApprovals, func(row Row) error {
+		err = Each(ctx, s.db.Reader, pendingApprovals, func(row Row) error {
 			return row.Scan(&out.Count, s.db.Time(&out.Oldest))
 		}, namespace)
 		return out, err
@@ -244,7 +244,7 @@ func (s *Store) CountThreads(ctx context.Context, namespace string, f store.Thre
 		q.add(countedThreads, namespace)
 		q.filter(f)
 		q.add(byActivity)
-		err = each(ctx, s.db.Reader, q.query(f == store.ThreadFilter{}), func(row Row) error {
+		err = Each(ctx, s.db.Reader, q.query(f == store.ThreadFilter{}), func(row Row) error {
 			var status, activity string
 			var n int
 			err := row.Scan(&status, &activity, &n)
@@ -259,7 +259,7 @@ func (s *Store) CountThreads(ctx context.Context, namespace string, f store.Thre
 func (s *Store) Previews(ctx context.Context, namespace string, threadIDs ...string) (map[string]string, error) {
 	return call(s, func() (map[string]string, error) {
 		out := map[string]string{}
-		err := each(ctx, s.db.Reader, firstMessages, func(row Row) error {
+		err := Each(ctx, s.db.Reader, firstMessages, func(row Row) error {
 			var id string
 			var beginning *string
 			err := row.Scan(&id, &beginning)
@@ -279,7 +279,7 @@ func (s *Store) Previews(ctx context.Context, namespace string, threadIDs ...str
 func (s *Store) WaitingRecords(ctx context.Context, namespace string, threadIDs ...string) (map[string][]event.Record, error) {
 	return call(s, func() (map[string][]event.Record, error) {
 		out := map[string][]event.Record{}
-		err := each(ctx, s.db.Reader, waitingCalls, func(row Row) error {
+		err := Each(ctx, s.db.Reader, waitingCalls, func(row Row) error {
 			var id string
 			r, err := s.scanRecord(after{row, &id})
 			out[id] = append(out[id], r)
