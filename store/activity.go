@@ -2,8 +2,6 @@ package store
 
 import (
 	"encoding/json"
-	"slices"
-	"time"
 
 	"github.com/threadmill/threadmill/event"
 )
@@ -30,27 +28,6 @@ const (
 	ActivityIdle Activity = "idle"
 )
 
-// Activities are all activities but [ActivityIdle], in the order in which they apply.
-var Activities = []Activity{ActivityWaiting, ActivityFailing, ActivityRunning, ActivityUnanswered}
-
-// ActivityOf returns the activity of a thread with marks of these kinds.
-func ActivityOf(kinds []Activity) Activity {
-	for _, a := range Activities {
-		if slices.Contains(kinds, a) {
-			return a
-		}
-	}
-	return ActivityIdle
-}
-
-// Normalize returns the row without an activity if the thread is closed.
-func (t Thread) Normalize() Thread {
-	if t.Status == ThreadClosed {
-		t.Activity, t.ActivitySince = "", time.Time{}
-	}
-	return t
-}
-
 // Mark is something that a thread has begun and not ended. Drivers keep the marks of a thread and
 // derive its [Activity] from them.
 type Mark struct {
@@ -64,7 +41,7 @@ type Mark struct {
 type MarkChange struct {
 	RecordID string
 
-	// Mark begins, unless Ends. Without an ID, all marks of its kind and of its EventID end, and
+	// mark begins, unless Ends. Without an ID, all marks of its kind and of its EventID end, and
 	// without an EventID those of all turns.
 	Mark
 	Ends bool
@@ -101,21 +78,6 @@ func endAll(changes []MarkChange, all MarkChange) {
 			changes[i].Ends, changes[i].RecordID = true, all.RecordID
 		}
 	}
-}
-
-// TokensOf returns the tokens of the model call that a record is of, for [Thread].Tokens.
-func TokensOf(r event.Record) int64 {
-	if r.Type != event.TypeLLMCall {
-		return 0
-	}
-	// Part of an event.LLMCall: each model call is counted, and the rest of it costs objects.
-	var call struct {
-		Usage struct{ InputTokens, OutputTokens int64 }
-	}
-	if json.Unmarshal(r.Payload, &call) != nil {
-		return 0
-	}
-	return call.Usage.InputTokens + call.Usage.OutputTokens
 }
 
 func changesOf(r event.Record) []MarkChange {

@@ -115,55 +115,6 @@ const (
 	MaxAgentVersions     = 100
 )
 
-// NormalizeAgent returns the version in the form that every driver stores, or an [ErrInvalid] error.
-func NormalizeAgent(namespace string, v AgentVersion) (AgentVersion, error) {
-	if err := checkWord("namespace", namespace); err != nil {
-		return v, err
-	}
-	if err := checkWord("name", v.Name); err != nil {
-		return v, err
-	}
-	switch {
-	case !Storable(v.By):
-		return v, invalid("by: must be UTF-8 without NUL characters")
-	case v.Deleted && len(v.Definition) > 0:
-		return v, invalid("definition: of what is deleted there is none")
-	case v.Deleted:
-		v.Definition = nil
-		return v, nil
-	case len(v.Definition) > MaxAgentDefinition:
-		return v, invalid("definition: is %d bytes, at most %d are kept", len(v.Definition), MaxAgentDefinition)
-	case !json.Valid(v.Definition):
-		return v, invalid("definition: is not JSON")
-	}
-	v.Definition = validUTF8(v.Definition)
-	return v, nil
-}
-
-// NextAgent returns the version that [Agents].SaveAgent appends after the newest one, which is nil
-// if there is none. The driver sets Seq and At.
-func NextAgent(v AgentVersion, newest *AgentVersion, after int) (AgentVersion, error) {
-	there := newest != nil && !newest.Deleted
-	before := 0
-	if newest != nil {
-		before = newest.Version
-	}
-	switch {
-	case v.Deleted && !there:
-		return v, ErrNotFound
-	case after >= 0 && after != before:
-		return v, &ConflictError{Name: v.Name, After: after, Newest: before}
-	case v.Deleted:
-		v.Name, v.Change = newest.Name, AgentDeleted
-	case there:
-		v.Change = AgentUpdated
-	default:
-		v.Change = AgentCreated
-	}
-	v.Version = before + 1
-	return v, nil
-}
-
 // AgentKey returns the key by which drivers find agents: it is equal for names that differ only in
 // case. ok is false if the name or the namespace cannot be stored.
 func AgentKey(namespace, name string) (key string, ok bool) {
@@ -182,32 +133,10 @@ func folded(r rune) rune {
 	return least
 }
 
-// AgentVersionBounds applies the defaults and limits of [Agents].AgentVersions.
-func AgentVersionBounds(before, limit int) (int, int) {
-	if before <= 0 || before > maxVersion {
-		before = maxVersion
-	}
-	if limit <= 0 {
-		limit = DefaultAgentVersions
-	}
-	return before, min(limit, MaxAgentVersions)
-}
-
 // AgentLimit applies the default and the maximum of [Agents].Agents.
 func AgentLimit(limit int) int {
 	if limit <= 0 || limit > MaxAgents {
 		return MaxAgents
-	}
-	return limit
-}
-
-// maxVersion is the maximum value of a driver's column.
-const maxVersion = 1<<31 - 1
-
-// AgentChangeLimit applies the default and the maximum of [Agents].AgentChanges.
-func AgentChangeLimit(limit int) int {
-	if limit <= 0 || limit > MaxLimit {
-		return MaxLimit
 	}
 	return limit
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 )
 
@@ -56,34 +55,4 @@ type APIKey struct {
 	PreviousUntil time.Time `json:"previousUntil,omitzero" doc:"Until when the key before the last rotation is valid"`
 	RevokedAt     time.Time `json:"revokedAt,omitzero" doc:"When it was revoked"`
 	RevokedBy     string    `json:"revokedBy,omitempty" doc:"Who revoked it"`
-}
-
-// NormalizeAPIKey returns the key in the form that every driver stores, or an [ErrInvalid] error.
-func NormalizeAPIKey(k APIKey) (APIKey, error) {
-	for _, word := range []struct{ field, text string }{
-		{"id", k.ID}, {"namespace", k.Namespace}, {"name", k.Name}, {"hash", k.Hash},
-	} {
-		if err := checkWord(word.field, word.text); err != nil {
-			return k, err
-		}
-	}
-	if !Storable(k.CreatedBy) {
-		return k, invalid("createdBy: must be UTF-8 without NUL characters")
-	}
-	if len(k.Roles) == 0 || slices.ContainsFunc(k.Roles, func(role string) bool { return checkWord("roles", role) != nil }) {
-		return k, invalid("roles: at least one is required, and none may be empty")
-	}
-	k.Roles = slices.Clone(k.Roles)
-	k.ExpiresAt = truncated(k.ExpiresAt)
-	k.PreviousHash, k.PreviousUntil = "", time.Time{}
-	k.RotatedAt, k.RevokedAt, k.RevokedBy = time.Time{}, time.Time{}, ""
-	return k, nil
-}
-
-// truncated returns a time with the precision of the drivers.
-func truncated(t time.Time) time.Time {
-	if t.IsZero() {
-		return t
-	}
-	return t.UTC().Truncate(time.Microsecond)
 }

@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"time"
 )
 
@@ -49,40 +48,7 @@ type Document struct {
 // MaxDocument is the maximum size of the content of a document, in bytes.
 const MaxDocument = 2 << 20
 
-// NormalizeDocument returns the document in the form that every driver stores, or an [ErrInvalid]
-// error.
-func NormalizeDocument(namespace string, d Document) (Document, error) {
-	switch {
-	case !Storable(namespace):
-		return d, invalid("namespace: %q must be UTF-8 without NUL characters", namespace)
-	case !Storable(d.By):
-		return d, invalid("by: must be UTF-8 without NUL characters")
-	}
-	for _, word := range []struct{ field, text string }{{"kind", d.Kind}, {"name", d.Name}} {
-		if err := checkWord(word.field, word.text); err != nil {
-			return d, err
-		}
-	}
-	switch {
-	case len(d.Content) > MaxDocument:
-		return d, invalid("content: is %d bytes, at most %d are kept", len(d.Content), MaxDocument)
-	case !json.Valid(d.Content):
-		return d, invalid("content: is not JSON")
-	}
-	d.Content = validUTF8(d.Content)
-	return d, nil
-}
-
 // DocumentKey reports whether a document can have this key.
 func DocumentKey(namespace, kind, name string) bool {
 	return Storable(namespace) && Storable(kind) && Storable(name)
-}
-
-// DocumentConflict returns the error of a change of d after a version, which found another one. Current
-// is the document that exists, and err the error of reading it.
-func DocumentConflict(d Document, after int, current Document, err error) error {
-	if err != nil && !errors.Is(err, ErrNotFound) {
-		return err
-	}
-	return &ConflictError{Kind: d.Kind, Name: d.Name, After: after, Newest: current.Version}
 }

@@ -2,10 +2,7 @@ package store
 
 import (
 	"context"
-	"encoding/json"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/threadmill/threadmill/event"
 )
@@ -115,46 +112,6 @@ func attentionGroup(a Activity) int {
 	return len(Attention)
 }
 
-// ThreadGroup is a part of a page, in one order.
-type ThreadGroup struct {
-	ThreadPage
-
-	// Longest selects open threads with this activity, one of [Attention], in the order of ActivitySince. Empty: the group is in
-	// the order of OrderActive.
-	Longest Activity
-
-	// Others leaves out open threads with an activity of [Attention].
-	Others bool
-}
-
-// Groups returns the parts of a page, which drivers read one after the other until they have p.Limit threads.
-func (p ThreadPage) Groups() []ThreadGroup {
-	if p.Order != OrderAttention {
-		return []ThreadGroup{{ThreadPage: p}}
-	}
-	from := 0
-	if p.CursorID != "" {
-		from = attentionGroup(p.CursorActivity)
-	}
-	var out []ThreadGroup
-	for i := from; i <= len(Attention); i++ {
-		g := ThreadGroup{ThreadPage: p}
-		if i > from {
-			g.CursorID, g.CursorUpdatedAt = "", time.Time{}
-		}
-		if i < len(Attention) {
-			g.Longest = Attention[i]
-		} else {
-			g.Others = true
-		}
-		if p.Activity != "" && attentionGroup(p.Activity) != i || p.Status == ThreadClosed && !g.Others {
-			continue
-		}
-		out = append(out, g)
-	}
-	return out
-}
-
 // ThreadCounts counts threads by status, and open threads by activity.
 type ThreadCounts struct {
 	Open       int `json:"open" doc:"Open threads"`
@@ -194,31 +151,4 @@ const (
 
 	// PreviewRecords is the number of records at the beginning of a thread among which the first message is.
 	PreviewRecords = 100
-
-	// PreviewJSON is how many characters of a message's JSON string drivers read: enough for a preview of escaped characters.
-	PreviewJSON = 4000
 )
-
-// Preview returns the beginning of a text on one line without NUL characters, from the first [PreviewJSON] characters of its JSON string.
-func Preview(beginning string) string {
-	text := strings.ReplaceAll(decodeBeginning(beginning), "\x00", "\uFFFD")
-	text = strings.Join(strings.Fields(text), " ")
-	if utf8.RuneCountInString(text) <= PreviewLength {
-		return text
-	}
-	return strings.TrimSpace(string([]rune(text)[:PreviewLength-1])) + "…"
-}
-
-// decodeBeginning decodes a JSON string, or the beginning of one, which may end within an escaped character.
-func decodeBeginning(beginning string) (text string) {
-	if json.Unmarshal([]byte(beginning), &text) == nil {
-		return text
-	}
-	const longest = len(`\ud83e\uddf5`)
-	for cut := range min(longest, len(beginning)) {
-		if json.Unmarshal([]byte(beginning[:len(beginning)-cut]+`"`), &text) == nil {
-			return strings.TrimRight(text, "\uFFFD")
-		}
-	}
-	return ""
-}

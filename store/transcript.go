@@ -9,8 +9,8 @@ import (
 	"github.com/threadmill/threadmill/internal/recordid"
 )
 
-// WithheldText is the content of a withheld tool result.
-const WithheldText = "The result of this call was withheld."
+// withheldText is the content of a withheld tool result.
+const withheldText = "The result of this call was withheld."
 
 // ForModels returns the message as models see it in this and every later turn, summary and title.
 // ok is false if they do not see it. This is the only function that decides so: models see what
@@ -18,7 +18,7 @@ const WithheldText = "The result of this call was withheld."
 // that no turn has processed, is hidden until a decision passes it.
 //
 // A tool call that hooks did not pass keeps its name, since its result says why it did not run, but
-// not its arguments. A result that hooks did not pass has the content [WithheldText].
+// not its arguments. A result that hooks did not pass has the content [withheldText].
 func (m Message) ForModels() (event.Message, bool) {
 	if m.broken {
 		return event.Message{}, false
@@ -31,7 +31,7 @@ func (m Message) ForModels() (event.Message, bool) {
 	out.ToolCalls = m.callsForModels(said)
 	out.Held = false
 	if !said && m.stored.ToolCallID != "" && m.withdrawn.Interception == nil {
-		out.Content, out.IsError = WithheldText, true
+		out.Content, out.IsError = withheldText, true
 		return out, true
 	}
 	return out, said || len(out.ToolCalls) > 0

@@ -1,6 +1,8 @@
 package store
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // VersionError means that a program is too old for a database: a newer one has changed its tables in a
 // way that this one does not know.
@@ -16,12 +18,4 @@ type VersionError struct {
 func (e *VersionError) Error() string {
 	return fmt.Sprintf("the database has schema version %d, for programs that know version %d or newer, and this program knows version %d: "+
 		"start a newer version of Threadmill, or restore the backup from before the upgrade", e.Database, e.Lowest, e.Program)
-}
-
-// CheckVersion returns a [VersionError] if a program is too old for a database.
-func CheckVersion(database, lowest, program int64) error {
-	if program >= lowest {
-		return nil
-	}
-	return &VersionError{Database: database, Lowest: lowest, Program: program}
 }

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/internal/sqlstore"
 )
 
 // The statements of an append, in order. $1 and $2 are the key. The first locks the row; each later
@@ -53,7 +53,7 @@ const (
 		)
 		SELECT id, seq FROM added`
 
-	// Activities come in the order of [store.ActivityOf].
+	// Activities come in the order of [sqlstore.ActivityOf].
 	setActivity = `UPDATE threads SET activity = n.activity FROM (SELECT coalesce(
 			(SELECT kind FROM thread_marks WHERE namespace = $1 AND thread_id = $2 ORDER BY array_position($3::text[], kind) LIMIT 1), 'idle'
 		) AS activity) n
@@ -62,7 +62,7 @@ const (
 	updateThread = `UPDATE threads t SET title = n.title, status = n.status, agents = n.agents, metadata = n.metadata, parent_id = n.parent_id,
 			update_number = n.update_number, updated_at = greatest(t.updated_at, now())
 		FROM (
-			SELECT coalesce($3, title) AS title, coalesce($4, status) AS status, coalesce($5::text[], agents) AS agents,
+			SELECT coalesce($3, title) AS title, coalesce($4, status) AS status, coalesce(nullif($5::text[], '{}'), agents) AS agents,
 				coalesce($6::text::json, metadata) AS metadata, greatest($7::bigint, update_number) AS update_number,
 				coalesce($8, parent_id) AS parent_id
 			FROM threads WHERE namespace = $1 AND id = $2
@@ -99,7 +99,7 @@ const appendTries = 6
 
 // Append implements [store.Store].
 func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (store.Appended, error) {
-	batch, err := store.NormalizeBatch(key, batch)
+	batch, err := sqlstore.NormalizeBatch(key, batch)
 	if err != nil {
 		return store.Appended{}, fmt.Errorf("postgres: appending to %s: %w", key, classify(err))
 	}
@@ -176,7 +176,7 @@ func newAppending(key store.Key, b store.Batch) *appending {
 	})
 	a.addRecords(b.Records, b.Once)
 	if u := b.Thread; u != nil {
-		a.queue(updateThread, u.Title, textOrNull(u.Status), listOrNull(u.Agents), jsonOrNull(u.Metadata), u.Number, textOrNull(u.Parent))
+		a.queue(updateThread, u.Title, sqlstore.TextOrNull(u.Status), u.Agents, sqlstore.TextOrNull(u.Metadata), u.Number, sqlstore.TextOrNull(u.Parent))
 	}
 	if len(b.Extract) > 0 {
 		a.pipeline.Queue(addExtractions, extractionArgs(key.Namespace, b.Extract...)...)
@@ -210,7 +210,7 @@ func (a *appending) addRecords(records []event.Record, once string) {
 		ids, types = append(ids, r.ID), append(types, r.Type)
 		traces, parents = append(traces, r.TraceID), append(parents, r.ParentEventID)
 		events = append(events, r.EventID)
-		times, payloads, tokens = append(times, r.CreatedAt), append(payloads, string(r.Payload)), append(tokens, store.TokensOf(r))
+		times, payloads, tokens = append(times, r.CreatedAt), append(payloads, string(r.Payload)), append(tokens, sqlstore.TokensOf(r))
 	}
 	if a.ids = ids; len(ids) == 0 {
 		return
@@ -230,7 +230,7 @@ func (a *appending) addRecords(records []event.Record, once string) {
 		return err
 	})
 	if len(marks.records) > 0 {
-		a.queue(setActivity, store.Activities)
+		a.queue(setActivity, sqlstore.Activities)
 	}
 }
 
@@ -246,7 +246,7 @@ func (m *marks) add(c store.MarkChange) {
 }
 
 func (a *appending) putTool(sql string, l *store.ToolLog) *pgx.QueuedQuery {
-	return a.queue(sql, l.ToolCallID, l.ToolName, l.Agent, l.TraceID, string(l.Input), jsonOrNull(l.Output),
+	return a.queue(sql, l.ToolCallID, l.ToolName, l.Agent, l.TraceID, string(l.Input), sqlstore.TextOrNull(l.Output),
 		string(l.Status), l.Attempt, l.StartedAt, l.FinishedAt)
 }
 
@@ -293,19 +293,3 @@ func extractionArgs(namespace string, texts ...store.Extraction) []any {
 	}
 	return []any{namespace, ids, threads, events, contents, types, sources, times}
 }
-
-func textOrNull(s string) *string {
-	if s == "" {
-		return nil
-	}
-	return &s
-}
-
-func listOrNull(s []string) []string {
-	if len(s) == 0 {
-		return nil
-	}
-	return s
-}
-
-func jsonOrNull(raw json.RawMessage) *string { return textOrNull(string(raw)) }

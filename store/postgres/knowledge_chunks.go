@@ -38,7 +38,7 @@ func addLexemes(ctx context.Context, tx sqlstore.Querier, namespace string, d st
 	for i, c := range chunks {
 		indexes[i], overlaps[i], pages[i], tokens[i] = c.Index, c.Overlap, c.Page, c.Tokens
 		texts[i], paths[i], contexts[i] = c.Text, jsonList(c.Path), c.Context
-		words[i] = store.TextWords(strings.Join(c.Path, " ") + " " + c.Context + " " + c.Text)
+		words[i] = sqlstore.TextWords(strings.Join(c.Path, " ") + " " + c.Context + " " + c.Text)
 	}
 	_, err := native(tx).Exec(ctx, addChunks, namespace, d.ID, d.Revision, indexes, texts, overlaps, paths, pages, tokens, contexts, words)
 	return err
@@ -47,7 +47,7 @@ func addLexemes(ctx context.Context, tx sqlstore.Querier, namespace string, d st
 func addContextLexemes(ctx context.Context, tx sqlstore.Querier, namespace string, d store.KnowledgeDocument, contexts []store.KnowledgeContext) error {
 	indexes, texts, words := make([]int, len(contexts)), make([]string, len(contexts)), make([]string, len(contexts))
 	for i, c := range contexts {
-		indexes[i], texts[i], words[i] = c.Index, c.Context, store.TextWords(c.Context)
+		indexes[i], texts[i], words[i] = c.Index, c.Context, sqlstore.TextWords(c.Context)
 	}
 	_, err := native(tx).Exec(ctx, addContexts, namespace, d.ID, d.Revision, indexes, texts, words)
 	return err

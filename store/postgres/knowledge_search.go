@@ -51,11 +51,11 @@ func searchText(ctx context.Context, q sqlstore.Querier, namespace, query string
 		return nil, nil
 	}
 	tx := native(q)
-	search, err := newTextSearch(ctx, tx, namespace, store.QueryWords(query[:min(len(query), maxQuery)]), collectionsOf(in))
+	search, err := newTextSearch(ctx, tx, namespace, sqlstore.QueryWords(query[:min(len(query), maxQuery)]), collectionsOf(in))
 	if err != nil {
 		return nil, err
 	}
-	best, err := search.run(ctx, tx, store.HitLimit(in.Limit))
+	best, err := search.run(ctx, tx, sqlstore.HitLimit(in.Limit))
 	if err != nil {
 		return nil, err
 	}

@@ -214,7 +214,7 @@ func (s *Store) searchVectors(ctx context.Context, q sqlstore.Querier, namespace
 	if !store.Storable(namespace) || !store.Storable(embedder) {
 		return nil, nil
 	}
-	query, args := s.vectors.nearest, []any{namespace, embedder, unit, len(unit), collectionsOf(in), store.HitLimit(in.Limit)}
+	query, args := s.vectors.nearest, []any{namespace, embedder, unit, len(unit), collectionsOf(in), sqlstore.HitLimit(in.Limit)}
 	if len(unit) >= signsFrom {
 		query, args = s.vectors.likely, append(args, signsOf(unit), likelyHits)
 	}

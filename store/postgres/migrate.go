@@ -15,7 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
-	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/internal/sqlstore"
 )
 
 //go:embed migrations/*.sql
@@ -81,7 +81,7 @@ func checkVersion(ctx context.Context, pool *pgxpool.Pool, program int64) error 
 	if err != nil {
 		return err
 	}
-	return store.CheckVersion(database, lowest, program)
+	return sqlstore.CheckVersion(database, lowest, program)
 }
 
 // migrationLock lets one process at a time migrate a schema. Goose's own lock polls every few

@@ -46,7 +46,7 @@ var (
 // Append implements [store.Store].
 func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (store.Appended, error) {
 	a := appending{key: key, now: time.Now().UnixMicro()}
-	batch, err := store.NormalizeBatch(key, batch)
+	batch, err := sqlstore.NormalizeBatch(key, batch)
 	if err == nil {
 		err = s.db.Transaction(ctx, "", func(tx sqlstore.Querier) error {
 			a.Querier, a.s = tx, s
@@ -184,7 +184,7 @@ func (a *appending) addRecords(ctx context.Context, records []event.Record) (add
 		}
 		if inserted > 0 {
 			a.head, a.changed = r.Seq, true
-			a.tokens += store.TokensOf(r)
+			a.tokens += sqlstore.TokensOf(r)
 			added[r.ID] = true
 		} else if r, err = a.s.RecordIn(ctx, a, a.key, r.ID); err != nil {
 			return nil, fmt.Errorf("reading the stored record %q: %w", r.ID, err)
@@ -200,7 +200,7 @@ func (a *appending) addRecords(ctx context.Context, records []event.Record) (add
 func (a *appending) changeMarks(ctx context.Context, records []event.Record, added map[string]bool) error {
 	ended := false
 	for _, c := range store.MarkChanges(records) {
-		with := store.ActivityOf([]store.Activity{a.activity, c.Kind})
+		with := sqlstore.ActivityOf([]store.Activity{a.activity, c.Kind})
 		if !added[c.RecordID] || c.Ends && with != a.activity {
 			continue
 		}
@@ -228,7 +228,7 @@ func (a *appending) changeMarks(ctx context.Context, records []event.Record, add
 	if err != nil {
 		return fmt.Errorf("reading the marks of the thread: %w", err)
 	}
-	a.activity = store.ActivityOf(kinds)
+	a.activity = sqlstore.ActivityOf(kinds)
 	return nil
 }
 
@@ -237,7 +237,7 @@ func (a *appending) putTool(ctx context.Context, q *sqlstore.Query, l *store.Too
 	if l.FinishedAt != nil {
 		finished = *l.FinishedAt
 	}
-	changed, err := a.Exec(ctx, q, a.key.Namespace, a.key.ThreadID, l.ToolCallID, l.ToolName, l.Agent, l.TraceID, string(l.Input), textOrNull(l.Output),
+	changed, err := a.Exec(ctx, q, a.key.Namespace, a.key.ThreadID, l.ToolCallID, l.ToolName, l.Agent, l.TraceID, string(l.Input), sqlstore.TextOrNull(l.Output),
 		string(l.Status), l.Attempt, l.StartedAt.UnixMicro(), finished)
 	if err != nil {
 		return 0, fmt.Errorf("storing tool log %q: %w", l.ToolCallID, err)
@@ -253,8 +253,8 @@ func (a *appending) update(ctx context.Context, u *store.ThreadUpdate) error {
 	if len(u.Agents) > 0 {
 		agents, _ = json.Marshal(u.Agents)
 	}
-	changed, err := a.Exec(ctx, updateThread, a.key.Namespace, a.key.ThreadID, u.Title, textOrNull(u.Status), textOrNull(agents), textOrNull(u.Metadata),
-		textOrNull(u.Parent), u.Number)
+	changed, err := a.Exec(ctx, updateThread, a.key.Namespace, a.key.ThreadID, u.Title, sqlstore.TextOrNull(u.Status), sqlstore.TextOrNull(agents), sqlstore.TextOrNull(u.Metadata),
+		sqlstore.TextOrNull(u.Parent), u.Number)
 	if err != nil {
 		return fmt.Errorf("updating the thread: %w", err)
 	}
@@ -271,12 +271,4 @@ func (a *appending) save(ctx context.Context) error {
 		return fmt.Errorf("writing the thread: %w", err)
 	}
 	return nil
-}
-
-// textOrNull returns a column's value for a text: NULL for none.
-func textOrNull[T ~string | ~[]byte](text T) any {
-	if len(text) == 0 {
-		return nil
-	}
-	return string(text)
 }

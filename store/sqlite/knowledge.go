@@ -112,7 +112,7 @@ func addContexts(ctx context.Context, tx sqlstore.Querier, namespace string, d s
 
 // textRow is the row of a chunk in the full-text index.
 func textRow(id int64, collection string, c store.KnowledgeChunk) []any {
-	return []any{id, collectionToken(collection), store.TextWords(c.Text), store.TextWords(strings.Join(c.Path, "\n")), store.TextWords(c.Context)}
+	return []any{id, collectionToken(collection), sqlstore.TextWords(c.Text), sqlstore.TextWords(strings.Join(c.Path, "\n")), sqlstore.TextWords(c.Context)}
 }
 
 // dropFound deletes chunks, and what no chunk needs any more.

@@ -81,7 +81,7 @@ func searchText(ctx context.Context, tx sqlstore.Querier, namespace, query strin
 	if err != nil || !found {
 		return nil, err
 	}
-	return hits(ctx, tx, text.search(), match, someOf(in.Collections), store.HitLimit(in.Limit))
+	return hits(ctx, tx, text.search(), match, someOf(in.Collections), sqlstore.HitLimit(in.Limit))
 }
 
 // someOf returns the collections to search, nil for all.
@@ -131,7 +131,7 @@ func queryWords(query string) []string {
 	}
 	var words, function []string
 	known := map[string]bool{}
-	for word := range strings.FieldsSeq(store.QueryWords(strings.ToValidUTF8(query, " "))) {
+	for word := range strings.FieldsSeq(sqlstore.QueryWords(strings.ToValidUTF8(query, " "))) {
 		if known[word] || !strings.ContainsFunc(word, func(r rune) bool { return !unicode.IsMark(r) }) {
 			continue
 		}

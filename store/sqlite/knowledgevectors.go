@@ -57,7 +57,7 @@ func addVectors(ctx context.Context, tx sqlstore.Querier, namespace, name string
 		err := sqlstore.Each(ctx, tx, chunkOf, func(row sqlstore.Row) error {
 			var document, chunk int64
 			err := row.Scan(&document, &chunk)
-			rows = append(rows, []any{id, chunk, document, v.Revision, store.VectorBytes(v.Vector)})
+			rows = append(rows, []any{id, chunk, document, v.Revision, sqlstore.VectorBytes(v.Vector)})
 			return err
 		}, namespace, v.Document, v.Revision, v.Index)
 		if err != nil {
@@ -94,7 +94,7 @@ func searchVectors(ctx context.Context, tx sqlstore.Querier, namespace, name str
 	if err != nil || id == 0 || dimension != len(unit) {
 		return nil, err
 	}
-	q, args := nearest, []any{store.VectorBytes(unit), id, store.HitLimit(in.Limit)}
+	q, args := nearest, []any{sqlstore.VectorBytes(unit), id, sqlstore.HitLimit(in.Limit)}
 	if len(in.Collections) > 0 {
 		q, args = nearestOf, append(args, namespace, in.Collections)
 	}

@@ -197,7 +197,7 @@ func checkVersion(ctx context.Context, db *sql.DB, program int64) error {
 	if err := db.QueryRowContext(ctx, `SELECT (SELECT max(version_id) FROM threadmill_migrations), lowest_version FROM compatibility`).Scan(&database, &lowest); err != nil {
 		return err
 	}
-	return store.CheckVersion(database, lowest, program)
+	return sqlstore.CheckVersion(database, lowest, program)
 }
 
 // Close waits for running calls and closes the database. Further calls do nothing.

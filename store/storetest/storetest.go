@@ -56,7 +56,6 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"no answer in time is marked as unavailable", testUnavailable},
 		{"ping and close", testClose},
 		{"a store has an id of its own", func(t *testing.T, s store.Store) { testID(t, s, open(t)) }},
-		{"S4-108 memory is of one agent in one thread", testMemory},
 	}
 	for _, test := range slices.Concat(tests, activities, agents, apiKeys, documents, entities, erasures, forgettings, threadLists) {
 		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })

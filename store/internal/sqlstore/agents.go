@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
 	"github.com/threadmill/threadmill/store"
@@ -25,7 +26,7 @@ var (
 // SaveAgent implements [store.Agents].
 func (s *Store) SaveAgent(ctx context.Context, namespace string, v store.AgentVersion, after int) (store.AgentVersion, error) {
 	return call(s, func() (store.AgentVersion, error) {
-		saved, err := store.NormalizeAgent(namespace, v)
+		saved, err := normalizeAgent(namespace, v)
 		if err == nil {
 			err = s.db.Transaction(ctx, "agents "+namespace, func(tx Querier) error {
 				saved, err = s.saveAgent(ctx, tx, namespace, saved, after)
@@ -45,13 +46,13 @@ func (s *Store) saveAgent(ctx context.Context, tx Querier, namespace string, v s
 	} else if !errors.Is(err, store.ErrNotFound) {
 		return v, err
 	}
-	if v, err = store.NextAgent(v, before, after); err != nil {
+	if v, err = nextAgent(v, before, after); err != nil {
 		return v, err
 	}
 	if _, err := tx.Exec(ctx, notNewest, namespace, key); err != nil {
 		return v, err
 	}
-	return one(ctx, s, tx, addAgent, (*Store).scanAgent, namespace, key, v.Version, v.Name, string(v.Change), textOrNull(v.Definition), v.By)
+	return one(ctx, s, tx, addAgent, (*Store).scanAgent, namespace, key, v.Version, v.Name, string(v.Change), TextOrNull(v.Definition), v.By)
 }
 
 // Agent implements [store.Agents].
@@ -83,7 +84,7 @@ func (s *Store) AgentVersions(ctx context.Context, namespace, name string, befor
 		if !ok {
 			return nil, nil
 		}
-		before, limit := store.AgentVersionBounds(before, limit)
+		before, limit := agentVersionBounds(before, limit)
 		return all(ctx, s, s.db.Reader, agentVersions, (*Store).scanAgent, namespace, key, before, limit)
 	}, "versions of agent %q of %q", name, namespace)
 }
@@ -91,7 +92,7 @@ func (s *Store) AgentVersions(ctx context.Context, namespace, name string, befor
 // AgentChanges implements [store.Agents].
 func (s *Store) AgentChanges(ctx context.Context, namespace string, after int64, limit int) ([]store.AgentChange, error) {
 	return call(s, func() ([]store.AgentChange, error) {
-		return all(ctx, s, s.db.Reader, agentChanges, (*Store).scanAgentChange, namespace, after, store.AgentChangeLimit(limit))
+		return all(ctx, s, s.db.Reader, agentChanges, (*Store).scanAgentChange, namespace, after, agentChangeLimit(limit))
 	}, "changes of the agents of %q", namespace)
 }
 
@@ -104,4 +105,75 @@ func (s *Store) scanAgent(row Row) (v store.AgentVersion, err error) {
 func (s *Store) scanAgentChange(row Row) (c store.AgentChange, err error) {
 	err = row.Scan(&c.Seq, (*string)(&c.Type), &c.Name, &c.Version, &c.By, s.db.Time(&c.At))
 	return c, err
+}
+
+// normalizeAgent returns the version in the form that every driver stores, or an [store.ErrInvalid] error.
+func normalizeAgent(namespace string, v store.AgentVersion) (store.AgentVersion, error) {
+	if err := checkWord("namespace", namespace); err != nil {
+		return v, err
+	}
+	if err := checkWord("name", v.Name); err != nil {
+		return v, err
+	}
+	switch {
+	case !store.Storable(v.By):
+		return v, invalid("by: must be UTF-8 without NUL characters")
+	case v.Deleted && len(v.Definition) > 0:
+		return v, invalid("definition: of what is deleted there is none")
+	case v.Deleted:
+		v.Definition = nil
+		return v, nil
+	case len(v.Definition) > store.MaxAgentDefinition:
+		return v, invalid("definition: is %d bytes, at most %d are kept", len(v.Definition), store.MaxAgentDefinition)
+	case !json.Valid(v.Definition):
+		return v, invalid("definition: is not JSON")
+	}
+	v.Definition = validUTF8(v.Definition)
+	return v, nil
+}
+
+// nextAgent returns the version that [store.Agents].SaveAgent appends after the newest one, which is nil
+// if there is none. The driver sets Seq and At.
+func nextAgent(v store.AgentVersion, newest *store.AgentVersion, after int) (store.AgentVersion, error) {
+	there := newest != nil && !newest.Deleted
+	before := 0
+	if newest != nil {
+		before = newest.Version
+	}
+	switch {
+	case v.Deleted && !there:
+		return v, store.ErrNotFound
+	case after >= 0 && after != before:
+		return v, &store.ConflictError{Name: v.Name, After: after, Newest: before}
+	case v.Deleted:
+		v.Name, v.Change = newest.Name, store.AgentDeleted
+	case there:
+		v.Change = store.AgentUpdated
+	default:
+		v.Change = store.AgentCreated
+	}
+	v.Version = before + 1
+	return v, nil
+}
+
+// agentVersionBounds applies the defaults and limits of [store.Agents].AgentVersions.
+func agentVersionBounds(before, limit int) (int, int) {
+	if before <= 0 || before > maxVersion {
+		before = maxVersion
+	}
+	if limit <= 0 {
+		limit = store.DefaultAgentVersions
+	}
+	return before, min(limit, store.MaxAgentVersions)
+}
+
+// maxVersion is the maximum value of a driver's column.
+const maxVersion = 1<<31 - 1
+
+// agentChangeLimit applies the default and the maximum of [store.Agents].AgentChanges.
+func agentChangeLimit(limit int) int {
+	if limit <= 0 || limit > store.MaxLimit {
+		return store.MaxLimit
+	}
+	return limit
 }

@@ -3,6 +3,7 @@ package sqlstore
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/threadmill/threadmill/store"
@@ -26,7 +27,7 @@ var (
 // CreateAPIKey implements [store.APIKeys].
 func (s *Store) CreateAPIKey(ctx context.Context, k store.APIKey) (store.APIKey, error) {
 	return call(s, func() (store.APIKey, error) {
-		made, err := store.NormalizeAPIKey(k)
+		made, err := normalizeAPIKey(k)
 		if err != nil {
 			return made, err
 		}
@@ -78,4 +79,34 @@ func (s *Store) scanKey(row Row) (k store.APIKey, err error) {
 	err = row.Scan(&k.ID, &k.Namespace, &k.Name, s.db.List(&k.Roles), &k.Hash, &k.PreviousHash, s.db.Time(&k.PreviousUntil), s.db.Time(&k.CreatedAt),
 		&k.CreatedBy, s.db.Time(&k.ExpiresAt), s.db.Time(&k.RotatedAt), s.db.Time(&k.RevokedAt), &k.RevokedBy)
 	return k, err
+}
+
+// normalizeAPIKey returns the key in the form that every driver stores, or an [store.ErrInvalid] error.
+func normalizeAPIKey(k store.APIKey) (store.APIKey, error) {
+	for _, word := range []struct{ field, text string }{
+		{"id", k.ID}, {"namespace", k.Namespace}, {"name", k.Name}, {"hash", k.Hash},
+	} {
+		if err := checkWord(word.field, word.text); err != nil {
+			return k, err
+		}
+	}
+	if !store.Storable(k.CreatedBy) {
+		return k, invalid("createdBy: must be UTF-8 without NUL characters")
+	}
+	if len(k.Roles) == 0 || slices.ContainsFunc(k.Roles, func(role string) bool { return checkWord("roles", role) != nil }) {
+		return k, invalid("roles: at least one is required, and none may be empty")
+	}
+	k.Roles = slices.Clone(k.Roles)
+	k.ExpiresAt = truncated(k.ExpiresAt)
+	k.PreviousHash, k.PreviousUntil = "", time.Time{}
+	k.RotatedAt, k.RevokedAt, k.RevokedBy = time.Time{}, time.Time{}, ""
+	return k, nil
+}
+
+// truncated returns a time with the precision of the drivers.
+func truncated(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC().Truncate(time.Microsecond)
 }

@@ -231,8 +231,8 @@ func scanned[T any](_ *Store, row Row) (value T, err error) {
 	return value, err
 }
 
-// textOrNull returns a column's value for a text: NULL for none.
-func textOrNull[T ~string | ~[]byte](text T) any {
+// TextOrNull returns a column's value for a text: NULL for none.
+func TextOrNull[T ~string | ~[]byte](text T) any {
 	if len(text) == 0 {
 		return nil
 	}

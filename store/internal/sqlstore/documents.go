@@ -2,6 +2,7 @@ package sqlstore
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 
 	"github.com/threadmill/threadmill/store"
@@ -31,14 +32,14 @@ var (
 // PutDocument implements [store.Documents].
 func (s *Store) PutDocument(ctx context.Context, namespace string, d store.Document, after int) (store.Document, error) {
 	return call(s, func() (store.Document, error) {
-		saved, err := store.NormalizeDocument(namespace, d)
+		saved, err := normalizeDocument(namespace, d)
 		if err != nil {
 			return saved, err
 		}
 		saved, err = one(ctx, s, s.db.Writer, putDocument, (*Store).scanDocument, namespace, saved.Kind, saved.Name, string(saved.Content), saved.By, after)
 		if errors.Is(err, store.ErrNotFound) {
 			current, reading := s.document(ctx, namespace, d.Kind, d.Name)
-			err = store.DocumentConflict(d, after, current, reading)
+			err = documentConflict(d, after, current, reading)
 		}
 		return saved, err
 	}, "saving %s %q of %q", d.Kind, d.Name, namespace)
@@ -78,7 +79,7 @@ func (s *Store) DeleteDocument(ctx context.Context, namespace, kind, name string
 		}
 		current, err := s.document(ctx, namespace, kind, name)
 		if err == nil {
-			err = store.DocumentConflict(current, after, current, nil)
+			err = documentConflict(current, after, current, nil)
 		}
 		return current, err
 	}, "deleting %s %q of %q", kind, name, namespace)
@@ -88,4 +89,37 @@ func (s *Store) DeleteDocument(ctx context.Context, namespace, kind, name string
 func (s *Store) scanDocument(row Row) (d store.Document, err error) {
 	err = row.Scan(&d.Kind, &d.Name, &d.Version, (*[]byte)(&d.Content), &d.By, s.db.Time(&d.At))
 	return d, err
+}
+
+// normalizeDocument returns the document in the form that every driver stores, or an [store.ErrInvalid]
+// error.
+func normalizeDocument(namespace string, d store.Document) (store.Document, error) {
+	switch {
+	case !store.Storable(namespace):
+		return d, invalid("namespace: %q must be UTF-8 without NUL characters", namespace)
+	case !store.Storable(d.By):
+		return d, invalid("by: must be UTF-8 without NUL characters")
+	}
+	for _, word := range []struct{ field, text string }{{"kind", d.Kind}, {"name", d.Name}} {
+		if err := checkWord(word.field, word.text); err != nil {
+			return d, err
+		}
+	}
+	switch {
+	case len(d.Content) > store.MaxDocument:
+		return d, invalid("content: is %d bytes, at most %d are kept", len(d.Content), store.MaxDocument)
+	case !json.Valid(d.Content):
+		return d, invalid("content: is not JSON")
+	}
+	d.Content = validUTF8(d.Content)
+	return d, nil
+}
+
+// documentConflict returns the error of a change of d after a version, which found another one. Current
+// is the document that exists, and err the error of reading it.
+func documentConflict(d store.Document, after int, current store.Document, err error) error {
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return err
+	}
+	return &store.ConflictError{Kind: d.Kind, Name: d.Name, After: after, Newest: current.Version}
 }

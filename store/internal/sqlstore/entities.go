@@ -108,7 +108,7 @@ var isQueued = word{"QUEUED", "ended = 0", "NOT ended"}
 // QueueExtraction implements [store.Entities].
 func (s *Store) QueueExtraction(ctx context.Context, namespace string, x store.Extraction) error {
 	return s.do(func() error {
-		x, err := store.NormalizeExtraction(namespace, x)
+		x, err := normalizeExtraction(namespace, x)
 		if err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ func Extract(ctx context.Context, on Querier, namespace string, texts []store.Ex
 // Extractions implements [store.Entities].
 func (s *Store) Extractions(ctx context.Context, namespace string, limit int) ([]store.Extraction, error) {
 	return call(s, func() ([]store.Extraction, error) {
-		return all(ctx, s, s.db.Reader, queuedExtractions, (*Store).scanExtraction, namespace, store.ExtractionLimit(limit))
+		return all(ctx, s, s.db.Reader, queuedExtractions, (*Store).scanExtraction, namespace, extractionLimit(limit))
 	}, "reading extractions of %q", namespace)
 }
 
@@ -151,20 +151,20 @@ func (s *Store) Entity(ctx context.Context, namespace, id string) (store.Entity,
 		if err != nil {
 			return store.Entity{}, err
 		}
-		return store.GatherEntities(rows)[rows[0].Root], nil
+		return gatherEntities(rows)[rows[0].Root], nil
 	}, "reading the entity %q of %q", id, namespace)
 }
 
 // Entities implements [store.Entities].
 func (s *Store) Entities(ctx context.Context, namespace string, page store.EntityPage) ([]store.Entity, error) {
-	page = page.WithDefaults()
+	page = entityPageDefaults(page)
 	var q selection
 	q.add(entityRoots, namespace, page.AfterMentions, page.AfterID)
 	if page.Type != "" {
 		q.add(ofEntityType, page.Type)
 	}
 	if page.Search != "" {
-		q.add(withEntityName, namespace, store.Pattern(page.Search))
+		q.add(withEntityName, namespace, pattern(page.Search))
 	}
 	q.add(byMentions, page.Limit)
 	return s.roots(ctx, namespace, q.query(true), q.args...)
@@ -172,7 +172,7 @@ func (s *Store) Entities(ctx context.Context, namespace string, page store.Entit
 
 // EntitiesNamed implements [store.Entities].
 func (s *Store) EntitiesNamed(ctx context.Context, namespace string, names []string) ([]store.Entity, error) {
-	return s.roots(ctx, namespace, entitiesNamed, namespace, store.EntityKeys(names...), store.MaxEntityPage)
+	return s.roots(ctx, namespace, entitiesNamed, namespace, entityKeys(names...), store.MaxEntityPage)
 }
 
 // roots returns the roots whose ids a query finds.
@@ -184,7 +184,7 @@ func (s *Store) roots(ctx context.Context, namespace string, query *Query, args 
 				return err
 			}
 			rows, err := all(ctx, s, tx, entityGroups, (*Store).scanEntity, namespace, ids)
-			roots := store.GatherEntities(rows)
+			roots := gatherEntities(rows)
 			for _, id := range ids {
 				found = append(found, roots[id])
 			}
@@ -196,7 +196,7 @@ func (s *Store) roots(ctx context.Context, namespace string, query *Query, args 
 
 // SimilarEntities implements [store.Entities]. It compares all vectors of the type and the embedder.
 func (s *Store) SimilarEntities(ctx context.Context, namespace, typ, embedder string, vector []float32, limit int) ([]store.SimilarEntity, error) {
-	nearest, ok := store.NewNearest(vector, limit)
+	nearest, ok := newNearest(vector, limit)
 	if !ok {
 		return nil, ctx.Err()
 	}
@@ -208,7 +208,7 @@ func (s *Store) SimilarEntities(ctx context.Context, namespace, typ, embedder st
 				err := row.Scan(&id, s.db.Bytes(&vector))
 				nearest.Add(id, vector)
 				return err
-			}, namespace, store.EntityType(typ), embedder, nearest.Bytes())
+			}, namespace, entityType(typ), embedder, nearest.Bytes())
 			if err != nil {
 				return err
 			}
@@ -230,14 +230,14 @@ func (s *Store) EntityNamespaces(ctx context.Context) ([]string, error) {
 // EntitiesWithout implements [store.Entities].
 func (s *Store) EntitiesWithout(ctx context.Context, namespace, embedder, after string, limit int) ([]store.EntityVector, error) {
 	return call(s, func() ([]store.EntityVector, error) {
-		return all(ctx, s, s.db.Reader, entitiesWithout, (*Store).scanName, namespace, embedder, after, store.EntityLimit(limit))
+		return all(ctx, s, s.db.Reader, entitiesWithout, (*Store).scanName, namespace, embedder, after, entityLimit(limit))
 	}, "reading entities of %q without vectors of %q", namespace, embedder)
 }
 
 // Mentions implements [store.Entities].
 func (s *Store) Mentions(ctx context.Context, namespace, id string, page store.MentionPage) ([]store.Mention, error) {
 	return call(s, func() ([]store.Mention, error) {
-		page := page.WithDefaults()
+		page := mentionPageDefaults(page)
 		return all(ctx, s, s.db.Reader, entityMentions, (*Store).scanMention, namespace, id, page.BeforeAt,
 			page.BeforeSourceType, page.BeforeSourceID, page.BeforeEntity, page.BeforeThread, page.Limit)
 	}, "reading mentions of %q of %q", id, namespace)
@@ -266,7 +266,7 @@ func (s *Store) scanExtraction(row Row) (x store.Extraction, err error) {
 	return x, err
 }
 
-func (s *Store) scanEntity(row Row) (e store.EntityRow, err error) {
+func (s *Store) scanEntity(row Row) (e entityRow, err error) {
 	var descriptions []byte
 	err = row.Scan(&e.ID, &e.Root, &e.Name, &e.Type, &descriptions, &e.Mentions, s.db.Time(&e.MentionedAt), s.db.Time(&e.CreatedAt))
 	if err != nil {

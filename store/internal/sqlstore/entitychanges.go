@@ -69,7 +69,7 @@ const members = `SELECT id FROM entities WHERE namespace = $1 AND root = $2`
 // EndExtraction implements [store.Entities].
 func (s *Store) EndExtraction(ctx context.Context, namespace, id string, found store.EntitiesFound) (bool, error) {
 	return call(s, func() (ended bool, err error) {
-		found, err := store.NormalizeFound(found)
+		found, err := normalizeFound(found)
 		if err == nil {
 			err = s.resolving(ctx, namespace, func(r resolving) error {
 				changed, err := r.Exec(ctx, endExtraction, namespace, id)
@@ -86,10 +86,10 @@ func (s *Store) EndExtraction(ctx context.Context, namespace, id string, found s
 // MergeEntities implements [store.Entities].
 func (s *Store) MergeEntities(ctx context.Context, namespace string, m store.EntityMerge) (store.EntityMerge, error) {
 	return call(s, func() (done store.EntityMerge, err error) {
-		m, err := store.NormalizeMerge(namespace, m)
+		m, err := normalizeMerge(namespace, m)
 		if err == nil {
 			err = s.resolving(ctx, namespace, func(r resolving) error {
-				done, err = store.MergeRoots(ctx, r, m)
+				done, err = r.mergeRoots(ctx, m)
 				return err
 			})
 		}
@@ -101,7 +101,7 @@ func (s *Store) MergeEntities(ctx context.Context, namespace string, m store.Ent
 func (s *Store) UndoMerge(ctx context.Context, namespace, mergeID, by string) (store.EntityMerge, error) {
 	return call(s, func() (undone store.EntityMerge, err error) {
 		err = s.resolving(ctx, namespace, func(r resolving) error {
-			undone, err = r.undo(ctx, mergeID, store.EntityName(by))
+			undone, err = r.undo(ctx, mergeID, entityName(by))
 			return err
 		})
 		return undone, err
@@ -112,7 +112,7 @@ func (s *Store) UndoMerge(ctx context.Context, namespace, mergeID, by string) (s
 func (s *Store) DeleteEntity(ctx context.Context, namespace, id string) error {
 	return s.do(func() error {
 		return s.resolving(ctx, namespace, func(r resolving) error {
-			if err := store.RequireRoot(ctx, r, id); err != nil {
+			if err := r.requireRoot(ctx, id); err != nil {
 				return err
 			}
 			return r.each(ctx, id, deleteEntity...)
@@ -123,7 +123,7 @@ func (s *Store) DeleteEntity(ctx context.Context, namespace, id string) error {
 // AddEntityVectors implements [store.Entities].
 func (s *Store) AddEntityVectors(ctx context.Context, namespace, embedder string, vectors []store.EntityVector) error {
 	return s.do(func() error {
-		vectors, err := store.NormalizeEntityVectors(namespace, embedder, vectors)
+		vectors, err := normalizeEntityVectors(namespace, embedder, vectors)
 		if err != nil {
 			return err
 		}
@@ -193,7 +193,7 @@ func (r resolving) add(ctx context.Context, found store.EntitiesFound) error {
 		return fmt.Errorf("relations: %w", err)
 	}
 	for _, m := range found.Merges {
-		if err := store.MergeFound(ctx, r, m); err != nil {
+		if err := r.mergeFound(ctx, m); err != nil {
 			return fmt.Errorf("merge of %q: %w", m.From, err)
 		}
 	}
@@ -203,12 +203,12 @@ func (r resolving) add(ctx context.Context, found store.EntitiesFound) error {
 func (r resolving) addEntities(ctx context.Context, entities []store.NewEntity) error {
 	rows := make([][]any, len(entities))
 	for i, e := range entities {
-		known, _ := store.Describe([]store.EntityDescription{}, e.Description, r.now)
+		known, _ := describe([]entityDescription{}, e.Description, r.now)
 		descriptions, err := json.Marshal(known)
 		if err != nil {
 			return err
 		}
-		rows[i] = []any{r.namespace, e.ID, e.Name, store.EntityKeys(e.Name)[0], e.Type, string(descriptions), r.now}
+		rows[i] = []any{r.namespace, e.ID, e.Name, entityKeys(e.Name)[0], e.Type, string(descriptions), r.now}
 	}
 	added, err := r.Run(ctx, addEntity, rows)
 	if err != nil {
@@ -226,7 +226,7 @@ func (r resolving) addEntities(ctx context.Context, entities []store.NewEntity) 
 
 // vector returns the arguments of addEntityVector.
 func (r resolving) vector(id, embedder string, vector []float32) []any {
-	return []any{r.namespace, id, embedder, store.VectorBytes(vector)}
+	return []any{r.namespace, id, embedder, VectorBytes(vector)}
 }
 
 func (r resolving) describe(ctx context.Context, id, text string) error {
@@ -234,14 +234,14 @@ func (r resolving) describe(ctx context.Context, id, text string) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
-	var known []store.EntityDescription
+	var known []entityDescription
 	if err == nil {
 		err = json.Unmarshal(raw, &known)
 	}
 	if err != nil {
 		return err
 	}
-	known, changed := store.Describe(known, text, r.now)
+	known, changed := describe(known, text, r.now)
 	if !changed {
 		return nil
 	}
@@ -273,18 +273,18 @@ func (r resolving) addMentions(ctx context.Context, mentions []store.Mention) er
 	return err
 }
 
-// RootOf implements [store.Merging].
-func (r resolving) RootOf(ctx context.Context, id string) (string, error) {
+// rootOf returns the root of an entity, or ErrNotFound.
+func (r resolving) rootOf(ctx context.Context, id string) (string, error) {
 	return one(ctx, r.s, r, entityRoot, scanned[string], r.namespace, id)
 }
 
-// Merge implements [store.Merging].
-func (r resolving) Merge(ctx context.Context, id string) (store.EntityMerge, error) {
+// merge returns a merge, or ErrNotFound.
+func (r resolving) merge(ctx context.Context, id string) (store.EntityMerge, error) {
 	return one(ctx, r.s, r, oneMerge, (*Store).scanMerge, r.namespace, id)
 }
 
-// MergeInto implements [store.Merging].
-func (r resolving) MergeInto(ctx context.Context, m store.EntityMerge) error {
+// mergeInto merges a root into another one, and records it.
+func (r resolving) mergeInto(ctx context.Context, m store.EntityMerge) error {
 	if _, err := r.Exec(ctx, mergeEntity, r.namespace, m.From, m.Into); err != nil {
 		return err
 	}
@@ -296,11 +296,11 @@ func (r resolving) MergeInto(ctx context.Context, m store.EntityMerge) error {
 }
 
 func (r resolving) undo(ctx context.Context, id, by string) (store.EntityMerge, error) {
-	m, err := r.Merge(ctx, id)
+	m, err := r.merge(ctx, id)
 	if err != nil || !m.UndoneAt.IsZero() {
 		return m, err
 	}
-	root, err := r.RootOf(ctx, m.From)
+	root, err := r.rootOf(ctx, m.From)
 	if err != nil {
 		return m, err
 	}
@@ -313,5 +313,5 @@ func (r resolving) undo(ctx context.Context, id, by string) (store.EntityMerge, 
 	if _, err := r.Exec(ctx, undoMerge, r.namespace, id, by, r.now); err != nil {
 		return m, err
 	}
-	return r.Merge(ctx, id)
+	return r.merge(ctx, id)
 }

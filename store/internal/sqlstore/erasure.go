@@ -131,7 +131,7 @@ func (s *Store) EraseThread(ctx context.Context, key store.Key) error {
 	}
 	return s.do(func() error {
 		for _, q := range []*Query{eraseRecords, eraseTools} {
-			err := store.EraseInBatches(func() (int64, error) {
+			err := eraseInBatches(func() (int64, error) {
 				return s.db.Writer.Exec(ctx, q, key.Namespace, key.ThreadID, store.EraseBatch)
 			})
 			if err != nil {
@@ -150,9 +150,9 @@ func (s *Store) forget(ctx context.Context, key store.Key, sources []string, ext
 	if _, err := s.db.Writer.Exec(ctx, extractions, append([]any{key.Namespace, key.ThreadID}, args...)...); err != nil {
 		return err
 	}
-	return store.EraseInBatches(func() (deleted int64, err error) {
+	return eraseInBatches(func() (deleted int64, err error) {
 		err = s.resolving(ctx, key.Namespace, func(r resolving) error {
-			deleted, err = store.ForgetMentions(ctx, r, key.ThreadID, sources)
+			deleted, err = r.forgetMentions(ctx, key.ThreadID, sources)
 			return err
 		})
 		return deleted, err
@@ -162,7 +162,7 @@ func (s *Store) forget(ctx context.Context, key store.Key, sources []string, ext
 // ReplaceRecords implements [store.Erasures].
 func (s *Store) ReplaceRecords(ctx context.Context, key store.Key, records ...event.Record) error {
 	return s.do(func() error {
-		records, err := store.NormalizeReplacedRecords(records)
+		records, err := normalizeReplacedRecords(records)
 		if err != nil {
 			return err
 		}
@@ -175,8 +175,8 @@ func (s *Store) ReplaceRecords(ctx context.Context, key store.Key, records ...ev
 // ReplaceToolLogs implements [store.Erasures].
 func (s *Store) ReplaceToolLogs(ctx context.Context, key store.Key, logs ...store.ToolLog) error {
 	return s.do(func() error {
-		return replace(ctx, s, key, replaceTool, store.NormalizeReplacedToolLogs(logs), func(l store.ToolLog) []any {
-			return []any{key.Namespace, key.ThreadID, l.ToolCallID, textOrNull(l.Input), textOrNull(l.Output)}
+		return replace(ctx, s, key, replaceTool, normalizeReplacedToolLogs(logs), func(l store.ToolLog) []any {
+			return []any{key.Namespace, key.ThreadID, l.ToolCallID, TextOrNull(l.Input), TextOrNull(l.Output)}
 		})
 	}, "replacing tool logs of %s", key)
 }
@@ -217,11 +217,11 @@ func (s *Store) ForgetMessages(ctx context.Context, key store.Key, ids ...string
 // ForgetEntities implements [store.Erasures].
 func (s *Store) ForgetEntities(ctx context.Context, namespace string, match func(name string) bool) (n int, err error) {
 	err = s.do(func() error {
-		n, err = store.ForgetNamed(ctx, match, func(ctx context.Context, after string) ([]store.EntityVector, error) {
+		n, err = forgetNamed(ctx, match, func(ctx context.Context, after string) ([]store.EntityVector, error) {
 			return all(ctx, s, s.db.Reader, entityNames, (*Store).scanName, namespace, after, store.MaxEntityPage)
 		}, func(ctx context.Context, id string) error {
 			return s.resolving(ctx, namespace, func(r resolving) error {
-				root, err := r.RootOf(ctx, id)
+				root, err := r.rootOf(ctx, id)
 				if err != nil {
 					return err
 				}
@@ -293,13 +293,14 @@ func (s *Store) PruneToolLogs(ctx context.Context, namespace string, before time
 	}, "deleting old tool logs of %q", namespace)
 }
 
-// DropMentions implements [store.Forgetting].
-func (r resolving) DropMentions(ctx context.Context, threadID string, sources []string) ([]string, error) {
+// dropMentions deletes mentions of a thread, at most [store.EraseBatch] of those whose sources have these ids; nil = of all. It returns
+// their entities, one for each mention.
+func (r resolving) dropMentions(ctx context.Context, threadID string, sources []string) ([]string, error) {
 	return all(ctx, r.s, r, dropMentions, scanned[string], r.namespace, threadID, sources, store.EraseBatch)
 }
 
-// DropDerived implements [store.Forgetting].
-func (r resolving) DropDerived(ctx context.Context, ids []string) error {
+// dropDerived deletes the descriptions and relations of entities, and counts their mentions again.
+func (r resolving) dropDerived(ctx context.Context, ids []string) error {
 	rows := make([][]any, len(ids))
 	for _, q := range []*Query{dropRelationsFrom, dropRelationsTo, recountOwn} {
 		for i, id := range ids {
@@ -312,42 +313,42 @@ func (r resolving) DropDerived(ctx context.Context, ids []string) error {
 	return nil
 }
 
-// Standing implements [store.Forgetting].
-func (r resolving) Standing(ctx context.Context, id string) (store.EntityStanding, error) {
-	return one(ctx, r.s, r, entityStanding, func(_ *Store, row Row) (e store.EntityStanding, err error) {
+// standing returns what is left of an entity.
+func (r resolving) standing(ctx context.Context, id string) (standing, error) {
+	return one(ctx, r.s, r, entityStanding, func(_ *Store, row Row) (e standing, err error) {
 		err = row.Scan(&e.Mentions, &e.Parent, &e.Name, &e.Heir, &e.Uses)
 		return e, err
 	}, r.namespace, id)
 }
 
-// Rename implements [store.Forgetting].
-func (r resolving) Rename(ctx context.Context, id, name string) error {
-	if _, err := r.Exec(ctx, renameEntity, r.namespace, id, name, store.EntityKeys(name)[0]); err != nil {
+// rename gives an entity another name, without vectors.
+func (r resolving) rename(ctx context.Context, id, name string) error {
+	if _, err := r.Exec(ctx, renameEntity, r.namespace, id, name, entityKeys(name)[0]); err != nil {
 		return err
 	}
 	return r.each(ctx, id, dropVectorsOf)
 }
 
-// Repoint implements [store.Forgetting].
-func (r resolving) Repoint(ctx context.Context, id, parent string) error {
+// repoint makes parent the entity that those merged into id are merged into.
+func (r resolving) repoint(ctx context.Context, id, parent string) error {
 	_, err := r.Exec(ctx, repointEntity, r.namespace, id, parent)
 	return err
 }
 
-// Promote implements [store.Forgetting].
-func (r resolving) Promote(ctx context.Context, id, root string) error {
+// promote makes an entity the root of those whose root is another one.
+func (r resolving) promote(ctx context.Context, id, root string) error {
 	_, err := r.Exec(ctx, promoteEntity, r.namespace, id, root)
 	return err
 }
 
-// Remove implements [store.Forgetting].
-func (r resolving) Remove(ctx context.Context, id string) error {
+// remove deletes an entity, with its relations, merges and vectors.
+func (r resolving) remove(ctx context.Context, id string) error {
 	return r.each(ctx, id, removeEntity...)
 }
 
-// Recount implements [store.Forgetting].
-func (r resolving) Recount(ctx context.Context, id string) error {
-	root, err := r.RootOf(ctx, id)
+// recount counts the mentions of the root of an entity again.
+func (r resolving) recount(ctx context.Context, id string) error {
+	root, err := r.rootOf(ctx, id)
 	if err != nil {
 		return err
 	}

@@ -136,7 +136,7 @@ const noRevision = -1
 // BeginKnowledge implements [store.Knowledge].
 func (s *Store) BeginKnowledge(ctx context.Context, namespace string, given store.KnowledgeDocument, begin store.KnowledgeBegin) (store.KnowledgeDocument, error) {
 	return call(s, func() (begun store.KnowledgeDocument, err error) {
-		d, err := store.NormalizeKnowledge(namespace, given, begin)
+		d, err := normalizeKnowledge(namespace, given, begin)
 		if err != nil {
 			return d, err
 		}
@@ -151,7 +151,7 @@ func (s *Store) BeginKnowledge(ctx context.Context, namespace string, given stor
 // PutKnowledgeContent implements [store.Knowledge].
 func (s *Store) PutKnowledgeContent(ctx context.Context, namespace string, r store.KnowledgeRevision, digest string, c store.KnowledgeContent) error {
 	return s.do(func() error {
-		if err := store.CheckPut(digest, c); err != nil {
+		if err := checkPut(digest, c); err != nil {
 			return err
 		}
 		return s.learning(ctx, namespace, r.Document, func(l learning) error {
@@ -181,7 +181,7 @@ func (s *Store) KnowledgeContent(ctx context.Context, namespace string, r store.
 // AddChunks implements [store.Knowledge].
 func (s *Store) AddChunks(ctx context.Context, namespace string, r store.KnowledgeRevision, chunks []store.KnowledgeChunk) error {
 	return s.do(func() error {
-		chunks, err := store.NormalizeChunks(r, chunks)
+		chunks, err := normalizeChunks(r, chunks)
 		if err != nil {
 			return err
 		}
@@ -194,7 +194,7 @@ func (s *Store) AddChunks(ctx context.Context, namespace string, r store.Knowled
 // AddContexts implements [store.Knowledge].
 func (s *Store) AddContexts(ctx context.Context, namespace string, r store.KnowledgeRevision, contexts []store.KnowledgeContext) error {
 	return s.do(func() error {
-		contexts, err := store.NormalizeContexts(contexts)
+		contexts, err := normalizeContexts(contexts)
 		if err != nil {
 			return err
 		}
@@ -219,7 +219,7 @@ func (s *Store) processing(ctx context.Context, namespace string, r store.Knowle
 func (s *Store) FinishKnowledge(ctx context.Context, namespace string, r store.KnowledgeRevision, finish store.KnowledgeFinish) (store.KnowledgeDocument, error) {
 	return call(s, func() (d store.KnowledgeDocument, err error) {
 		err = s.learning(ctx, namespace, r.Document, func(l learning) error {
-			d, err = l.finish(ctx, r, store.NormalizeFinish(finish))
+			d, err = l.finish(ctx, r, normalizeFinish(finish))
 			return err
 		})
 		return d, err
@@ -257,9 +257,9 @@ func (s *Store) KnowledgeDocuments(ctx context.Context, namespace string, page s
 			q.add(ofStatus, string(page.Status))
 		}
 		if page.Search != "" {
-			q.add(containing, store.Pattern(page.Search))
+			q.add(containing, pattern(page.Search))
 		}
-		q.add(bySource, store.KnowledgePageLimit(page.Limit))
+		q.add(bySource, knowledgePageLimit(page.Limit))
 		return all(ctx, s, s.db.Reader, q.query(true), (*Store).scanKnowledge, q.args...)
 	}, "documents of %q", namespace)
 }
@@ -270,7 +270,7 @@ func (s *Store) Chunks(ctx context.Context, namespace string, r store.KnowledgeR
 		var q selection
 		q.add(chunksFrom, namespace, r.Document, r.Number)
 		q.add(fromIndex, from)
-		q.add(byIndex, store.ChunkLimit(limit))
+		q.add(byIndex, chunkLimit(limit))
 		return all(ctx, s, s.db.Reader, q.query(true), scanChunk, q.args...)
 	}, "reading chunks of %s", revision{namespace, r})
 }
@@ -289,7 +289,7 @@ func (s *Store) ChunksWithout(ctx context.Context, namespace string, r store.Kno
 		if s.db.Knowledge.HasVectors() && store.Storable(embedder) {
 			q.add(withoutVectors, embedder)
 		}
-		q.add(order, store.ChunkLimit(limit))
+		q.add(order, chunkLimit(limit))
 		return all(ctx, s, s.db.Reader, q.query(true), scanChunk, q.args...)
 	}, "reading chunks without vectors of %s", revision{namespace, r})
 }
@@ -334,7 +334,7 @@ func (s *Store) HasVectors() bool { return s.db.Knowledge.HasVectors() }
 // AddVectors implements [store.Knowledge].
 func (s *Store) AddVectors(ctx context.Context, namespace, embedder string, vectors []store.KnowledgeVector) error {
 	return s.do(func() error {
-		vectors, err := store.NormalizeVectors(embedder, vectors)
+		vectors, err := normalizeVectors(embedder, vectors)
 		switch {
 		case err != nil || len(vectors) == 0:
 			return err
@@ -373,7 +373,7 @@ func (s *Store) SearchText(ctx context.Context, namespace, query string, in stor
 // SearchVectors implements [store.Knowledge]. It compares all vectors of the embedder in the collections, or all of their signs.
 func (s *Store) SearchVectors(ctx context.Context, namespace, embedder string, vector []float32, in store.KnowledgeScope) ([]store.KnowledgeHit, error) {
 	return call(s, func() (hits []store.KnowledgeHit, err error) {
-		unit, ok := store.UnitVector(vector)
+		unit, ok := unitVector(vector)
 		if !ok || !s.HasVectors() || len(unit) > store.MaxKnowledgeDimension {
 			return nil, ctx.Err()
 		}
@@ -440,7 +440,7 @@ func (l learning) begin(ctx context.Context, d store.KnowledgeDocument, begin st
 	if before.Status == "" {
 		before = store.KnowledgeDocument{Revision: before.Revision} // new, or deleted
 	}
-	d, begins := store.NextKnowledge(d, begin, before, time.Now())
+	d, begins := nextKnowledge(d, begin, before, time.Now())
 	if !begins {
 		return d, nil
 	}
@@ -461,7 +461,7 @@ func (l learning) save(ctx context.Context, d store.KnowledgeDocument) error {
 	if err := l.run(ctx, saveKnowledge[0]); err != nil {
 		return err
 	}
-	return l.run(ctx, saveKnowledge[1], d.Collection, d.Source, d.Title, textOrNull(d.Metadata), string(d.Status), d.Error, d.Revision, d.Indexed, d.Digest,
+	return l.run(ctx, saveKnowledge[1], d.Collection, d.Source, d.Title, TextOrNull(d.Metadata), string(d.Status), d.Error, d.Revision, d.Indexed, d.Digest,
 		d.IndexedDigest, d.Format, d.Bytes, d.Chunks, d.ThreadID, d.By, d.CreatedAt, d.UpdatedAt, d.IndexedThreadID, d.TitleThreadID, d.MetadataThreadID)
 }
 
@@ -495,14 +495,14 @@ func (l learning) finish(ctx context.Context, r store.KnowledgeRevision, finish 
 		return d, err
 	}
 	if finish.Error != "" {
-		d = d.Finished(finish, 0, time.Now())
+		d = knowledgeFinished(d, finish, 0, time.Now())
 		if err := l.save(ctx, d); err != nil {
 			return d, err
 		}
 		return d, l.keepChunks(ctx, d.Indexed)
 	}
 	if finish.Unchanged {
-		d = d.Finished(finish, 0, time.Now())
+		d = knowledgeFinished(d, finish, 0, time.Now())
 		if err := l.save(ctx, d); err != nil {
 			return d, err
 		}
@@ -512,7 +512,7 @@ func (l learning) finish(ctx context.Context, r store.KnowledgeRevision, finish 
 	if err != nil {
 		return d, err
 	}
-	finished := d.Finished(finish, chunks, time.Now())
+	finished := knowledgeFinished(d, finish, chunks, time.Now())
 	return finished, l.s.db.Knowledge.Count(ctx, l.Querier, l.namespace, d.ID, d.Revision, func() error {
 		if err := l.keepOnly(ctx, d.Revision); err != nil {
 			return err
@@ -542,7 +542,7 @@ func (l learning) erase(ctx context.Context, threadID string) error {
 	if err != nil {
 		return err
 	}
-	d, keep, ok := before.Without(threadID, time.Now())
+	d, keep, ok := knowledgeWithout(before, threadID, time.Now())
 	if ok && d.ThreadID != before.ThreadID {
 		// The revision before may be that of a thread that is erased too.
 		erased, err := exists(ctx, l.s, l, erasedThread, l.namespace, d.ThreadID)
@@ -560,7 +560,7 @@ func (l learning) erase(ctx context.Context, threadID string) error {
 				return err
 			}
 		}
-		err := l.run(ctx, eraseFromKnowledge, d.Title, textOrNull(d.Metadata), string(d.Status), d.Error, d.Revision, d.Indexed, d.Digest, d.IndexedDigest,
+		err := l.run(ctx, eraseFromKnowledge, d.Title, TextOrNull(d.Metadata), string(d.Status), d.Error, d.Revision, d.Indexed, d.Digest, d.IndexedDigest,
 			d.Format, d.Bytes, d.Chunks, d.By, d.UpdatedAt, d.IndexedThreadID, d.TitleThreadID, d.MetadataThreadID)
 		if err == nil && d.ThreadID != before.ThreadID {
 			err = l.run(ctx, setKnowledgeThread, d.ThreadID)

@@ -1,8 +1,10 @@
 package sqlstore
 
 import (
+	"encoding/json"
 	"regexp"
 	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -42,4 +44,19 @@ func (q *selection) query(few bool) *Query {
 	}
 	one, _ := kept.LoadOrStore(q.SQLite, &q.Query)
 	return one.(*Query)
+}
+
+// pattern returns a pattern of LIKE, with the backslash as its escape character, for what contains
+// the text.
+func pattern(text string) string {
+	return "%" + strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`).Replace(text) + "%"
+}
+
+// jsonPattern is [pattern] for texts within JSON.
+func jsonPattern(text string) string {
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		panic("store: a text has no JSON form: " + err.Error())
+	}
+	return pattern(string(quoted[1 : len(quoted)-1]))
 }

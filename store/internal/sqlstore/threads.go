@@ -3,9 +3,13 @@ package sqlstore
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
@@ -159,8 +163,8 @@ func (s *Store) PendingApprovals(ctx context.Context, namespace string) (store.P
 // Threads implements [store.Store].
 func (s *Store) Threads(ctx context.Context, namespace string, page store.ThreadPage) ([]store.Thread, error) {
 	return call(s, func() (out []store.Thread, err error) {
-		page := page.WithDefaults()
-		for _, g := range page.Groups() {
+		page := threadPageDefaults(page)
+		for _, g := range threadGroups(page) {
 			g.Limit = page.Limit - len(out)
 			query, args := groupQuery(namespace, g)
 			threads, err := all(ctx, s, s.db.Reader, query, (*Store).scanThread, args...)
@@ -176,7 +180,7 @@ func (s *Store) Threads(ctx context.Context, namespace string, page store.Thread
 }
 
 // groupQuery returns the query for a group of threads.
-func groupQuery(namespace string, g store.ThreadGroup) (*Query, []any) {
+func groupQuery(namespace string, g threadGroup) (*Query, []any) {
 	var q selection
 	from, order := afterAll, newestThreads
 	if g.Longest != "" {
@@ -212,7 +216,7 @@ var (
 
 func (q *selection) filter(f store.ThreadFilter) {
 	if f.Search != "" {
-		q.add(withText, store.Pattern(f.Search), store.JSONPattern(f.Search))
+		q.add(withText, pattern(f.Search), jsonPattern(f.Search))
 	}
 	if f.Agent != "" {
 		q.add(withAgent, f.Agent, f.DefaultAgent)
@@ -266,7 +270,7 @@ func (s *Store) Previews(ctx context.Context, namespace string, threadIDs ...str
 			if beginning == nil || err != nil {
 				return err
 			}
-			if preview := store.Preview(*beginning); preview != "" {
+			if preview := preview(*beginning); preview != "" {
 				out[id] = preview
 			}
 			return nil
@@ -300,5 +304,82 @@ func (a after) Scan(into ...any) error { return a.Row.Scan(append([]any{a.first}
 func (s *Store) scanThread(row Row) (t store.Thread, err error) {
 	err = row.Scan(&t.Namespace, &t.ID, &t.Title, &t.Status, (*string)(&t.Activity), s.db.List(&t.Agents), (*[]byte)(&t.Metadata), &t.Parent, &t.Head, &t.Tokens,
 		s.db.Time(&t.CreatedAt), s.db.Time(&t.UpdatedAt), s.db.Time(&t.ActivitySince))
-	return t.Normalize(), err
+	return normalizeThread(t), err
+}
+
+const (
+	// previewJSON is how many characters of a message's JSON string drivers read: enough for a preview of escaped characters.
+	previewJSON = 4000
+)
+
+// threadGroup is a part of a page, in one order.
+type threadGroup struct {
+	store.ThreadPage
+
+	// Longest selects open threads with this activity, one of [store.Attention], in the order of ActivitySince. Empty: the group is in
+	// the order of OrderActive.
+	Longest store.Activity
+
+	// Others leaves out open threads with an activity of [store.Attention].
+	Others bool
+}
+
+// threadGroups returns the parts of a page, which are read one after the other until they have p.Limit threads.
+func threadGroups(p store.ThreadPage) []threadGroup {
+	if p.Order != store.OrderAttention {
+		return []threadGroup{{ThreadPage: p}}
+	}
+	from := 0
+	if p.CursorID != "" {
+		from = groupOf(p.CursorActivity)
+	}
+	var out []threadGroup
+	for i := from; i <= len(store.Attention); i++ {
+		g := threadGroup{ThreadPage: p}
+		if i > from {
+			g.CursorID, g.CursorUpdatedAt = "", time.Time{}
+		}
+		if i < len(store.Attention) {
+			g.Longest = store.Attention[i]
+		} else {
+			g.Others = true
+		}
+		if p.Activity != "" && groupOf(p.Activity) != i || p.Status == store.ThreadClosed && !g.Others {
+			continue
+		}
+		out = append(out, g)
+	}
+	return out
+}
+
+// preview returns the beginning of a text on one line without NUL characters, from the first [previewJSON] characters of its JSON string.
+func preview(beginning string) string {
+	text := strings.ReplaceAll(decodeBeginning(beginning), "\x00", "\uFFFD")
+	text = strings.Join(strings.Fields(text), " ")
+	if utf8.RuneCountInString(text) <= store.PreviewLength {
+		return text
+	}
+	return strings.TrimSpace(string([]rune(text)[:store.PreviewLength-1])) + "…"
+}
+
+// decodeBeginning decodes a JSON string, or the beginning of one, which may end within an escaped character.
+func decodeBeginning(beginning string) (text string) {
+	if json.Unmarshal([]byte(beginning), &text) == nil {
+		return text
+	}
+	const longest = len(`\ud83e\uddf5`)
+	for cut := range min(longest, len(beginning)) {
+		if json.Unmarshal([]byte(beginning[:len(beginning)-cut]+`"`), &text) == nil {
+			return strings.TrimRight(text, "\uFFFD")
+		}
+	}
+	return ""
+}
+
+// groupOf returns the place of an activity among those of [store.Attention], or the one after them.
+func groupOf(a store.Activity) int {
+	if i := slices.Index(store.Attention, a); i >= 0 {
+		return i
+	}
+	return len(store.Attention)
 }

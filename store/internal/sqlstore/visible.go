@@ -43,7 +43,7 @@ var (
 				AND coalesce((SELECT h.payload ->> '$.outcome' IS 'passed' AND (r.payload -> '$.held' IS NULL OR h.payload -> '$.message' IS NOT NULL)
 					FROM records h WHERE h.namespace = r.namespace AND h.thread_id = r.thread_id AND h.id = r.id || 'DECISION' AND h.type = 'hook'),
 					r.payload -> '$.held' IS NULL AND coalesce(r.payload -> '$.undecided', '') NOT LIKE '%%"message"%%') END
-			ORDER BY r.seq LIMIT 1) FROM json_each($2)`, store.PreviewJSON, store.PreviewRecords)),
+			ORDER BY r.seq LIMIT 1) FROM json_each($2)`, previewJSON, store.PreviewRecords)),
 		Postgres: decided(fmt.Sprintf(`SELECT thread, (SELECT left((CASE r.type WHEN 'hook' THEN `+ofRecord+`->'message'->'content' ELSE `+ofRecord+`->'content' END)::text, %d)
 			FROM records r WHERE r.namespace = $1 AND r.thread_id = thread AND r.seq <= %d AND r.type IN ('message', 'hook') AND CASE r.type
 			WHEN 'hook' THEN (`+ofRecord+`->'outcome')::text = '"replaced"' AND (`+ofRecord+`->'message'->'senderType')::text IN ('"user"', '"agent"')
@@ -54,7 +54,7 @@ var (
 				AND coalesce((SELECT coalesce((`+ofDecision+`->'outcome')::text, '') = '"passed"' AND (`+ofRecord+`->'held' IS NULL OR `+ofDecision+`->'message' IS NOT NULL)
 					FROM records h WHERE h.namespace = r.namespace AND h.thread_id = r.thread_id AND h.id = r.id || 'DECISION' AND h.type = 'hook'),
 					`+ofRecord+`->'held' IS NULL AND coalesce((`+ofRecord+`->'undecided')::text, '') NOT LIKE '%%"message"%%') END
-			ORDER BY r.seq LIMIT 1) FROM unnest($2::text[]) AS thread`, store.PreviewJSON, store.PreviewRecords)),
+			ORDER BY r.seq LIMIT 1) FROM unnest($2::text[]) AS thread`, previewJSON, store.PreviewRecords)),
 	}
 )
 

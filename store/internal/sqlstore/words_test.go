@@ -1,12 +1,10 @@
-package store_test
+package sqlstore
 
 import (
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/threadmill/threadmill/store"
 )
 
 func TestWords(t *testing.T) {
@@ -22,7 +20,7 @@ func TestWords(t *testing.T) {
 		{"雨 あ  い a", "あ い 雨 雨あ あい a", "雨 あ い a"},
 		{"하다 가다", "하다 가다", "하다 가다"},
 	} {
-		require.Equal(t, c.words, strings.Join(strings.Fields(store.TextWords(c.text)), " "), c.text)
-		require.Equal(t, c.query, strings.Join(strings.Fields(store.QueryWords(c.text)), " "), c.text)
+		require.Equal(t, c.words, strings.Join(strings.Fields(TextWords(c.text)), " "), c.text)
+		require.Equal(t, c.query, strings.Join(strings.Fields(QueryWords(c.text)), " "), c.text)
 	}
 }
