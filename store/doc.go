@@ -12,8 +12,9 @@
 //     greatest number wins, in any order.
 //   - A [Batch] is one transaction: either all of it is visible or none.
 //   - No operation crosses namespaces.
-//   - An append returns the same data as later queries: [NormalizeBatch] rejects invalid data and
-//     normalizes the rest.
+//   - An append returns the same data as later queries. What no driver can store is an [ErrInvalid] error. Of the rest, times
+//     are in UTC and in whole microseconds, bytes of JSON and titles that are not UTF-8 are U+FFFD, and the input and output of a tool
+//     that is no JSON is a JSON string.
 //
 // Drivers are subpackages of this package. They all run the conformance suite in store/storetest.
 package store

@@ -22,7 +22,7 @@ type Erasures interface {
 	// EraseThread marks a thread as erased and deletes its records, its tool logs, its queued extractions, its mentions and
 	// the revisions of documents that it asked for. It may be repeated, and must be if it fails.
 	//
-	// A document of which others asked for a revision stays with that one: see [KnowledgeDocument.Without].
+	// A document of which others asked for a revision stays with that one.
 	//
 	// An entity that nothing else mentions is deleted. One that other threads mention keeps no description and no relation, since
 	// they may be of this thread, and has a name that another thread uses. A merge of a deleted entity is forgotten.

@@ -16,9 +16,9 @@ type ThreadLists interface {
 	// for each thread of the namespace, with one the rows.
 	CountThreads(ctx context.Context, namespace string, f ThreadFilter) (ThreadCounts, error)
 
-	// Previews returns the [Preview] of the first message of each of these threads, by thread id. The message is the first that
-	// a person or an agent wrote and that hooks do not hide, as they replaced it, among the first [PreviewRecords] records.
-	// Threads without one are left out. It reads the records themselves, so it shows nothing that was erased or replaced.
+	// Previews returns the beginning of the first message of each of these threads, by thread id: on one line, of at most
+	// [PreviewLength] characters, without NUL characters. The message is the first that a person
+	// or an agent wrote and that hooks do not hide, as they replaced it, among the first [PreviewRecords] records. Threads without one are left out. It reads the records themselves, so it shows nothing that was erased or replaced.
 	Previews(ctx context.Context, namespace string, threadIDs ...string) (map[string]string, error)
 
 	// WaitingRecords returns the records of the calls that wait in each of these threads, by thread id and in order of Seq: the

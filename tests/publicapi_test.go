@@ -60,6 +60,9 @@ func internalTypes(file *ast.File) []ast.Node {
 	var found []ast.Node
 	for _, d := range file.Decls {
 		if f, ok := d.(*ast.FuncDecl); ok {
+			if f.Recv != nil && !ast.IsExported(receiver(f)) {
+				continue
+			}
 			f.Body = nil
 		}
 		ast.Inspect(d, func(n ast.Node) bool {

@@ -17,6 +17,6 @@
 // words, 10,000 at most, and computes their scores of BM25 itself. It searches in a snapshot, so it finds one revision of a document.
 //
 // Vectors need the extension pgvector. [Open] creates it if the server has it and the user may; otherwise an administrator runs
-// CREATE EXTENSION vector, in any schema. Without it, [Store.HasVectors] is false. Searches read all vectors of the namespace, or
+// CREATE EXTENSION vector, in any schema. Without it, the store keeps no vectors (HasVectors). Searches read all vectors of the namespace, or
 // their signs if they are long, and no index of pgvector: such an index finds fewer vectors the more namespaces share it.
 package postgres

@@ -273,7 +273,7 @@ func checkVectors(embedder string, vectors []store.KnowledgeVector) error {
 	return nil
 }
 
-// HitLimit applies the default and the maximum of a [KnowledgeScope].
+// HitLimit applies the default and the maximum of a [store.KnowledgeScope].
 func HitLimit(limit int) int {
 	if limit <= 0 {
 		return store.DefaultKnowledgeHits
@@ -289,7 +289,7 @@ func chunkLimit(limit int) int {
 	return min(limit, store.MaxKnowledgeBatch)
 }
 
-// knowledgePageLimit applies the default and the maximum of a [KnowledgePage].
+// knowledgePageLimit applies the default and the maximum of a [store.KnowledgePage].
 func knowledgePageLimit(limit int) int {
 	if limit <= 0 {
 		return store.DefaultKnowledgePage

@@ -9,7 +9,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// Activities are all activities but [ActivityIdle], in the order in which they apply.
+// Activities are all activities but [store.ActivityIdle], in the order in which they apply.
 var Activities = []store.Activity{store.ActivityWaiting, store.ActivityFailing, store.ActivityRunning, store.ActivityUnanswered}
 
 // ActivityOf returns the activity of a thread with marks of these kinds.

@@ -4,7 +4,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// CheckVersion returns a [VersionError] if a program is too old for a database.
+// CheckVersion returns a [store.VersionError] if a program is too old for a database.
 func CheckVersion(database, lowest, program int64) error {
 	if program >= lowest {
 		return nil
