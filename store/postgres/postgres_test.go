@@ -50,6 +50,7 @@ func open(t testing.TB, schema string, conns int) *postgres.Store {
 // reused returns a function that opens a store in a schema that an earlier test has left, empty. To make its tables takes longer than
 // most tests.
 func reused(whole *testing.T) func(*testing.T) store.Store {
+	testenv.Postgres(whole) // without it, the whole test is skipped
 	var left []string
 	return func(t *testing.T) store.Store {
 		if len(left) == 0 {
