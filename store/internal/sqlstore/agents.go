@@ -25,11 +25,11 @@ var (
 
 // SaveAgent implements [store.Agents].
 func (s *Store) SaveAgent(ctx context.Context, namespace string, v store.AgentVersion, after int) (store.AgentVersion, error) {
-	return call(s, func() (store.AgentVersion, error) {
-		saved, err := normalizeAgent(namespace, v)
+	return call(s, func() (saved store.AgentVersion, err error) {
+		given, err := normalizeAgent(namespace, v)
 		if err == nil {
 			err = s.db.Transaction(ctx, "agents "+namespace, func(tx Querier) error {
-				saved, err = s.saveAgent(ctx, tx, namespace, saved, after)
+				saved, err = s.saveAgent(ctx, tx, namespace, given, after)
 				return err
 			})
 		}

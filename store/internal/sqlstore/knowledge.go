@@ -385,19 +385,26 @@ func (s *Store) SearchVectors(ctx context.Context, namespace, embedder string, v
 	}, "searching vectors of %q in %q", embedder, namespace)
 }
 
-// eraseDocuments erases what documents have of a thread.
+// eraseDocuments erases what documents have of a thread. The index is compacted in the transaction of the last one, so that an erasure
+// that was stopped before still finds a document, and repeats it.
 func (s *Store) eraseDocuments(ctx context.Context, key store.Key) error {
 	ids, err := s.ThreadDocuments(ctx, key)
-	if err != nil || len(ids) == 0 {
+	if err != nil {
 		return err
 	}
-	for _, id := range ids {
-		err := s.learning(ctx, key.Namespace, id, func(l learning) error { return l.erase(ctx, key.ThreadID) })
+	for i, id := range ids {
+		err := s.learning(ctx, key.Namespace, id, func(l learning) error {
+			err := l.erase(ctx, key.ThreadID)
+			if err != nil && !errors.Is(err, store.ErrNotFound) || i < len(ids)-1 {
+				return err
+			}
+			return s.db.Knowledge.Compact(ctx, l.Querier, key.Namespace)
+		})
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 	}
-	return s.db.Transaction(ctx, "", func(tx Querier) error { return s.db.Knowledge.Compact(ctx, tx, key.Namespace) })
+	return nil
 }
 
 // learning is a transaction that changes a document.

@@ -42,7 +42,10 @@ func (q *selection) query(few bool) *Query {
 		q.Unprepared = true
 		return &q.Query
 	}
-	one, _ := kept.LoadOrStore(q.SQLite, &q.Query)
+	one, known := kept.Load(q.SQLite)
+	if !known {
+		one, _ = kept.LoadOrStore(q.SQLite, &Query{SQLite: q.SQLite, Postgres: q.Postgres}) // without the values
+	}
 	return one.(*Query)
 }
 
