@@ -96,7 +96,7 @@ func TestPlans(t *testing.T) {
 	count := func(f store.ThreadFilter) func(*sqlstore.Store) (any, error) {
 		return func(s *sqlstore.Store) (any, error) { return s.CountThreads(ctx, "n", f) }
 	}
-	learn(t, s, "d")
+	learn(t, s, "d", "word")
 	for name, test := range map[string]struct {
 		call  func(*sqlstore.Store) (any, error)
 		plans [][]string // of each query, in order
@@ -352,13 +352,18 @@ func explain(t *testing.T, db *sql.DB, query string) string {
 	return strings.Join(plan, "\n")
 }
 
-// learn adds a document with a chunk and a vector of it.
-func learn(t *testing.T, s store.Knowledge, source string) store.KnowledgeRevision {
+// learn adds a document of the thread t with a chunk and a vector of it.
+func learn(t *testing.T, s store.Knowledge, source, text string) store.KnowledgeRevision {
 	t.Helper()
-	d, err := s.BeginKnowledge(t.Context(), "n", store.KnowledgeDocument{Collection: "c", Source: source, ThreadID: "t"}, store.KnowledgeBegin{Digest: "d", Content: &store.KnowledgeContent{Name: source}})
+	return learnOf(t, s, "t", source, text)
+}
+
+func learnOf(t *testing.T, s store.Knowledge, thread, source, text string) store.KnowledgeRevision {
+	t.Helper()
+	d, err := s.BeginKnowledge(t.Context(), "n", store.KnowledgeDocument{Collection: "c", Source: source, ThreadID: thread}, store.KnowledgeBegin{Digest: "d", Force: true, Content: &store.KnowledgeContent{Name: source}})
 	require.NoError(t, err)
 	r := d.Newest()
-	require.NoError(t, s.AddChunks(t.Context(), "n", r, []store.KnowledgeChunk{{Text: "word"}}))
+	require.NoError(t, s.AddChunks(t.Context(), "n", r, []store.KnowledgeChunk{{Text: text}}))
 	require.NoError(t, s.AddContexts(t.Context(), "n", r, []store.KnowledgeContext{{Context: "more"}}))
 	require.NoError(t, s.AddVectors(t.Context(), "n", "e", []store.KnowledgeVector{{Document: r.Document, Revision: r.Number, Vector: []float32{1}}}))
 	_, err = s.FinishKnowledge(t.Context(), "n", r, store.KnowledgeFinish{})
@@ -399,8 +404,8 @@ func TestChangePlans(t *testing.T) {
 	require.NoError(t, err)
 	_, err = s.ForgetEntities(ctx, "n", func(string) bool { return true })
 	require.NoError(t, err)
-	require.NoError(t, s.DeleteKnowledge(ctx, "n", learn(t, s, "deleted").Document))
-	learn(t, s, "erased")
+	require.NoError(t, s.DeleteKnowledge(ctx, "n", learn(t, s, "deleted", "word").Document))
+	learn(t, s, "erased", "word")
 	require.NoError(t, s.EraseThread(ctx, key))
 	require.Greater(t, len(r.queries), 100)
 	for _, query := range r.queries {
