@@ -3,9 +3,9 @@
 package postgres
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/internal/sqlstore"
+	"github.com/threadmill/threadmill/store/internal/sqlstoretest"
 )
 
 // plan is a node of a plan that has run.
@@ -91,7 +92,7 @@ func TestEntityPlans(t *testing.T) {
 	}
 }
 
-// recorder keeps the statements that a store runs.
+// recorder keeps the statements with which a store reads.
 type recorder struct{ statements []statement }
 
 type statement struct {
@@ -100,26 +101,11 @@ type statement struct {
 }
 
 func (r *recorder) of(s *Store) *sqlstore.Store {
-	d := s.database()
-	change, snapshot := d.Transaction, d.Snapshot
-	d.Reader = recording{d.Reader, r}
-	d.Transaction = func(ctx context.Context, lock string, do func(sqlstore.Querier) error) error {
-		return change(ctx, lock, func(q sqlstore.Querier) error { return do(recording{q, r}) })
-	}
-	d.Snapshot = func(ctx context.Context, do func(sqlstore.Querier) error) error {
-		return snapshot(ctx, func(q sqlstore.Querier) error { return do(recording{q, r}) })
-	}
-	return sqlstore.New(d)
-}
-
-type recording struct {
-	sqlstore.Querier
-	into *recorder
-}
-
-func (r recording) Query(ctx context.Context, q *sqlstore.Query, args ...any) (sqlstore.Rows, error) {
-	r.into.statements = append(r.into.statements, statement{q.Postgres, args})
-	return r.Querier.Query(ctx, q, args...)
+	return sqlstore.New(sqlstoretest.Record(s.database(), func(q *sqlstore.Query, args []any) {
+		if strings.HasPrefix(q.Postgres, "SELECT") || strings.HasPrefix(q.Postgres, "WITH page") { // what reads
+			r.statements = append(r.statements, statement{q.Postgres, args})
+		}
+	}))
 }
 
 // TestThreadPlans: with 10,000 threads, a page handles few rows more than it has, and counts and previews read what they have to once.

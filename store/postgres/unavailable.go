@@ -24,10 +24,12 @@ func classify(err error) error {
 	return err
 }
 
-// Error codes of PostgreSQL.
+// Error codes of PostgreSQL, and of ours.
 const (
 	readOnly = "25006"
 	diskFull = "53100"
+
+	threadErased = "TM001" // of the triggers of erased threads
 )
 
 func reason(err error) store.Reason {

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"context"
 	"database/sql"
 	"errors"
 	"path/filepath"
@@ -16,48 +15,18 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/internal/sqlstore"
+	"github.com/threadmill/threadmill/store/internal/sqlstoretest"
 )
 
 // recorder keeps the statements that a store runs.
 type recorder struct{ queries []string }
 
 func (r *recorder) of(s *Store) *sqlstore.Store {
-	d := s.database()
-	change, snapshot := d.Transaction, d.Snapshot
-	d.Reader, d.Writer = recording{d.Reader, r}, recording{d.Writer, r}
-	d.Transaction = func(ctx context.Context, lock string, do func(sqlstore.Querier) error) error {
-		return change(ctx, lock, func(q sqlstore.Querier) error { return do(recording{q, r}) })
-	}
-	d.Snapshot = func(ctx context.Context, do func(sqlstore.Querier) error) error {
-		return snapshot(ctx, func(q sqlstore.Querier) error { return do(recording{q, r}) })
-	}
-	return sqlstore.New(d)
-}
-
-type recording struct {
-	sqlstore.Querier
-	into *recorder
-}
-
-func (r recording) record(q *sqlstore.Query) {
-	if q.SQLite != "" {
-		r.into.queries = append(r.into.queries, numbered(q.SQLite))
-	}
-}
-
-func (r recording) Query(ctx context.Context, q *sqlstore.Query, args ...any) (sqlstore.Rows, error) {
-	r.record(q)
-	return r.Querier.Query(ctx, q, args...)
-}
-
-func (r recording) Exec(ctx context.Context, q *sqlstore.Query, args ...any) (int64, error) {
-	r.record(q)
-	return r.Querier.Exec(ctx, q, args...)
-}
-
-func (r recording) Run(ctx context.Context, q *sqlstore.Query, rows [][]any) ([]int64, error) {
-	r.record(q)
-	return r.Querier.Run(ctx, q, rows)
+	return sqlstore.New(sqlstoretest.Record(s.database(), func(q *sqlstore.Query, _ []any) {
+		if q.SQLite != "" {
+			r.queries = append(r.queries, numbered(q.SQLite))
+		}
+	}))
 }
 
 // scans returns the tables that a plan reads as a whole, without the intermediate results of queries.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -52,4 +53,33 @@ func TestErasureStopped(t *testing.T) {
 		require.ErrorIs(t, first, stopped)
 	}
 	t.Fatal("the erasure does not end")
+}
+
+// TestSavedAgain: a transaction that runs again, as PostgreSQL's do after a deadlock, saves the agent that was given.
+func TestSavedAgain(t *testing.T) {
+	s, err := Open(t.Context(), Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	d := s.database()
+	change := d.Transaction
+	d.Transaction = func(ctx context.Context, lock string, do func(sqlstore.Querier) error) error {
+		require.Error(t, change(ctx, lock, func(tx sqlstore.Querier) error { return do(failing{tx}) }))
+		return change(ctx, lock, do)
+	}
+	given := store.AgentVersion{Name: "Clerk", Definition: []byte(`{"model":"m"}`), By: "ann"}
+	saved, err := sqlstore.New(d).SaveAgent(t.Context(), "n", given, 0)
+	require.NoError(t, err)
+	require.Equal(t, given.Name, saved.Name)
+	require.JSONEq(t, string(given.Definition), string(saved.Definition))
+	require.Equal(t, 1, saved.Version)
+}
+
+// failing fails when something is added.
+type failing struct{ sqlstore.Querier }
+
+func (f failing) Query(ctx context.Context, q *sqlstore.Query, args ...any) (sqlstore.Rows, error) {
+	if strings.HasPrefix(q.SQLite, "INSERT") {
+		return nil, errors.New("deadlock")
+	}
+	return f.Querier.Query(ctx, q, args...)
 }

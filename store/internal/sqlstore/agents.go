@@ -107,7 +107,7 @@ func (s *Store) scanAgentChange(row Row) (c store.AgentChange, err error) {
 	return c, err
 }
 
-// normalizeAgent returns the version in the form that every driver stores, or an [store.ErrInvalid] error.
+// normalizeAgent returns the version in the form that every driver stores, or a [store.ErrInvalid] error.
 func normalizeAgent(namespace string, v store.AgentVersion) (store.AgentVersion, error) {
 	if err := checkWord("namespace", namespace); err != nil {
 		return v, err

@@ -81,7 +81,7 @@ func (s *Store) scanKey(row Row) (k store.APIKey, err error) {
 	return k, err
 }
 
-// normalizeAPIKey returns the key in the form that every driver stores, or an [store.ErrInvalid] error.
+// normalizeAPIKey returns the key in the form that every driver stores, or a [store.ErrInvalid] error.
 func normalizeAPIKey(k store.APIKey) (store.APIKey, error) {
 	for _, word := range []struct{ field, text string }{
 		{"id", k.ID}, {"namespace", k.Namespace}, {"name", k.Name}, {"hash", k.Hash},

@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-// validateKey returns an [store.ErrInvalid] error unless both parts of the key are set and [store.Storable].
+// validateKey returns a [store.ErrInvalid] error unless both parts of the key are set and [store.Storable].
 func validateKey(k store.Key) error {
 	if err := checkWord("namespace", k.Namespace); err != nil {
 		return err
@@ -24,7 +24,7 @@ func validateKey(k store.Key) error {
 }
 
 // NormalizeBatch returns the batch in the form that every driver stores, so that an append returns the
-// same data as later queries, or an [store.ErrInvalid] error. It does not modify b.
+// same data as later queries, or a [store.ErrInvalid] error. It does not modify b.
 //
 // It rejects: records of type "token" (tokens go to the live stream); records without id or type;
 // identifiers that are not [store.Storable]; payloads and metadata that are not JSON; two records with

@@ -91,7 +91,7 @@ func (s *Store) scanDocument(row Row) (d store.Document, err error) {
 	return d, err
 }
 
-// normalizeDocument returns the document in the form that every driver stores, or an [store.ErrInvalid]
+// normalizeDocument returns the document in the form that every driver stores, or a [store.ErrInvalid]
 // error.
 func normalizeDocument(namespace string, d store.Document) (store.Document, error) {
 	switch {

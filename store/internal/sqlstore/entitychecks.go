@@ -20,7 +20,7 @@ const (
 	maxExtraction        = 64 << 10
 )
 
-// normalizeExtraction returns an extraction in the form that every driver stores, or an [store.ErrInvalid] error. A content that is
+// normalizeExtraction returns an extraction in the form that every driver stores, or a [store.ErrInvalid] error. A content that is
 // too long is cut.
 func normalizeExtraction(namespace string, x store.Extraction) (store.Extraction, error) {
 	if err := checkWord("namespace", namespace); err != nil {
@@ -39,7 +39,7 @@ func normalizeExtraction(namespace string, x store.Extraction) (store.Extraction
 	return x, nil
 }
 
-// normalizeFound returns what was found in a text in the form that every driver stores, each thing once, or an [store.ErrInvalid]
+// normalizeFound returns what was found in a text in the form that every driver stores, each thing once, or a [store.ErrInvalid]
 // error. What a model wrote is cut if it is too long.
 func normalizeFound(found store.EntitiesFound) (f store.EntitiesFound, err error) {
 	if f.New, err = normalizeAll(found.New, func(e store.NewEntity) string { return e.ID }, normalizeNew); err != nil {
@@ -62,7 +62,7 @@ func normalizeFound(found store.EntitiesFound) (f store.EntitiesFound, err error
 	return f, err
 }
 
-// normalizeMerge returns a merge in the form that every driver stores, or an [store.ErrInvalid] error.
+// normalizeMerge returns a merge in the form that every driver stores, or a [store.ErrInvalid] error.
 func normalizeMerge(namespace string, m store.EntityMerge) (store.EntityMerge, error) {
 	if err := checkWord("namespace", namespace); err != nil {
 		return m, err
@@ -110,7 +110,7 @@ func normalizeNew(e store.NewEntity) (store.NewEntity, error) {
 	return e, err
 }
 
-// normalizeEntityVectors returns vectors of names in the form that every driver stores, each entity's once, or an [store.ErrInvalid]
+// normalizeEntityVectors returns vectors of names in the form that every driver stores, each entity's once, or a [store.ErrInvalid]
 // error. Those without a direction are nil.
 func normalizeEntityVectors(namespace, embedder string, vectors []store.EntityVector) ([]store.EntityVector, error) {
 	if err := checkWord("namespace", namespace); err != nil {

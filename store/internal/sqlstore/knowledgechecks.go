@@ -17,7 +17,7 @@ const (
 	maxKnowledgeChunk    = 64 << 10
 )
 
-// normalizeKnowledge returns a document and what it begins with in the form that every driver stores, or an [store.ErrInvalid] error.
+// normalizeKnowledge returns a document and what it begins with in the form that every driver stores, or a [store.ErrInvalid] error.
 func normalizeKnowledge(namespace string, d store.KnowledgeDocument, begin store.KnowledgeBegin) (store.KnowledgeDocument, error) {
 	if d.Collection == "" {
 		d.Collection = store.DefaultCollection
@@ -132,7 +132,7 @@ func knowledgeChanged(d *store.KnowledgeDocument, now time.Time) {
 	}
 }
 
-// checkPut returns an [store.ErrInvalid] error for a content that comes later, if no driver can store it.
+// checkPut returns a [store.ErrInvalid] error for a content that comes later, if no driver can store it.
 func checkPut(digest string, c store.KnowledgeContent) error {
 	if err := checkWord("digest", digest); err != nil {
 		return err
@@ -140,7 +140,7 @@ func checkPut(digest string, c store.KnowledgeContent) error {
 	return checkKnowledgeContent(&c)
 }
 
-// checkKnowledgeContent returns an [store.ErrInvalid] error for a content that no driver can store.
+// checkKnowledgeContent returns a [store.ErrInvalid] error for a content that no driver can store.
 func checkKnowledgeContent(c *store.KnowledgeContent) error {
 	switch {
 	case c == nil:
@@ -153,7 +153,7 @@ func checkKnowledgeContent(c *store.KnowledgeContent) error {
 	return nil
 }
 
-// normalizeChunks returns chunks of a revision in the form that every driver stores, or an [store.ErrInvalid] error.
+// normalizeChunks returns chunks of a revision in the form that every driver stores, or a [store.ErrInvalid] error.
 func normalizeChunks(r store.KnowledgeRevision, chunks []store.KnowledgeChunk) ([]store.KnowledgeChunk, error) {
 	if len(chunks) > store.MaxKnowledgeBatch {
 		return nil, invalid("chunks: are %d, at most %d are added at once", len(chunks), store.MaxKnowledgeBatch)
@@ -184,7 +184,7 @@ func normalizeChunks(r store.KnowledgeRevision, chunks []store.KnowledgeChunk) (
 	return chunks, nil
 }
 
-// normalizeContexts returns contexts in the form that every driver stores, or an [store.ErrInvalid] error.
+// normalizeContexts returns contexts in the form that every driver stores, or a [store.ErrInvalid] error.
 func normalizeContexts(contexts []store.KnowledgeContext) ([]store.KnowledgeContext, error) {
 	if len(contexts) > store.MaxKnowledgeBatch {
 		return nil, invalid("contexts: are %d, at most %d are added at once", len(contexts), store.MaxKnowledgeBatch)

@@ -1,8 +1,6 @@
 package sqlstore
 
-import (
-	"github.com/threadmill/threadmill/store"
-)
+import "github.com/threadmill/threadmill/store"
 
 // CheckVersion returns a [store.VersionError] if a program is too old for a database.
 func CheckVersion(database, lowest, program int64) error {

@@ -5,9 +5,6 @@ import (
 	"fmt"
 )
 
-// threadErased is the error code of the triggers of erased threads.
-const threadErased = "TM001"
-
 // scrubbed are the tables that have what belongs to threads.
 var scrubbed = []string{
 	"threads", "thread_marks", "records", "tool_logs", "entity_extractions", "entities", "entity_mentions", "entity_relations",
