@@ -106,6 +106,20 @@ type Store interface {
 	Close() error
 }
 
+// Around runs a call of a store: it calls do once, and returns its error or another one. The name is that of the method, such as
+// "append" or "records_by_id".
+type Around func(ctx context.Context, name string, do func(context.Context) error) error
+
+// With returns a store of which each call runs within around, such as one that measures calls or limits their time. The store itself
+// stays as it is. Both drivers do so, and a store that wraps one of them can: by a method With(Around) Store. Any other store is returned
+// as it is.
+func With(s Store, around Around) Store {
+	if w, ok := s.(interface{ With(around Around) Store }); ok {
+		return w.With(around)
+	}
+	return s
+}
+
 // Identified is a store that tells itself from others. Both drivers are. Stores that are not
 // count as one and the same.
 type Identified interface {

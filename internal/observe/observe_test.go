@@ -21,10 +21,12 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/stream/memory"
 	"github.com/threadmill/threadmill/telemetry"
 	"github.com/threadmill/threadmill/tool"
@@ -396,4 +398,29 @@ func TestNamesAreRedacted(t *testing.T) {
 	require.NotContains(t, said, "-1")
 	require.Equal(t, 3, strings.Count(said, "[email]"))
 	require.Less(t, len(said), 4*maxName)
+}
+
+// TestStoreCalls: an answer that something is not there or in conflict is no failure of the store.
+func TestStoreCalls(t *testing.T) {
+	r := record(t)
+	db, err := sqlite.Open(t.Context(), sqlite.Config{})
+	require.NoError(t, err)
+	failing := teststore.Before(db, func(context.Context) error { return store.Unavailable(errors.New("down")) }, "ping")
+	s := r.Store(failing)
+	_, err = s.Thread(t.Context(), store.Key{Namespace: "n", ThreadID: "t"})
+	require.ErrorIs(t, err, store.ErrNotFound)
+	for range 2 {
+		require.Error(t, s.Ping(t.Context()))
+	}
+	require.NoError(t, db.Close())
+	_, err = s.Threads(t.Context(), "n", store.ThreadPage{})
+	require.Error(t, err)
+	for with, want := range map[attribute.KeyValue]int64{
+		attribute.String(AttrOperate, "thread"): 1, attribute.String(AttrOperate, "ping"): 2, attribute.String(AttrOperate, "threads"): 1,
+		attribute.String(AttrErrorType, "unavailable"): 2, attribute.String(AttrErrorType, errOther): 1, {}: 4,
+	} {
+		require.Equal(t, want, r.sum(t, MetricStoreDuration, with), with)
+	}
+	conflict := storeErrorClass(fmt.Errorf("saving: %w", &store.ConflictError{}))
+	require.Empty(t, conflict)
 }

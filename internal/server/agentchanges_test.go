@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/internal/server"
-	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 )
 
 func TestAgentChanges(t *testing.T) {
@@ -96,25 +96,18 @@ func TestAgentChangesLive(t *testing.T) {
 	require.Equal(t, "4", v.mustNext().id)
 }
 
-// countedStore counts how often it is asked for changes, and may fail.
-type countedStore struct {
-	store.Store
-	asked atomic.Int32
-	fails atomic.Bool
-}
-
-func (s *countedStore) AgentChanges(ctx context.Context, namespace string, after int64, limit int) ([]store.AgentChange, error) {
-	s.asked.Add(1)
-	if s.fails.Load() {
-		return nil, errors.New("a secret of the store")
-	}
-	return s.Store.AgentChanges(ctx, namespace, after, limit)
-}
-
 func TestAgentChangesHeartbeat(t *testing.T) {
-	counted := &countedStore{}
+	var asked atomic.Int32
+	var fails atomic.Bool
 	w := agentWorld(t, func(c *server.Config) {
-		counted.Store, c.Store, c.Heartbeat = c.Store, counted, 5*time.Millisecond
+		c.Heartbeat = 5 * time.Millisecond
+		c.Store = teststore.Before(c.Store, func(context.Context) error {
+			asked.Add(1)
+			if fails.Load() {
+				return errors.New("a secret of the store")
+			}
+			return nil
+		}, "agent_changes")
 	})
 	begun := time.Now()
 	v := w.watchAgents("", "")
@@ -124,8 +117,8 @@ func TestAgentChangesHeartbeat(t *testing.T) {
 			v.beats++
 		}
 	}
-	require.LessOrEqual(t, int(counted.asked.Load()), 2+int(time.Since(begun)/time.Second), "a heartbeat asks nothing")
-	counted.fails.Store(true)
+	require.LessOrEqual(t, int(asked.Load()), 2+int(time.Since(begun)/time.Second), "a heartbeat asks nothing")
+	fails.Store(true)
 	for v.lines.Scan() {
 		require.NotContains(t, v.lines.Text(), "secret")
 	}

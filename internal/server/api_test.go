@@ -18,6 +18,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
@@ -428,7 +429,7 @@ func TestReadiness(t *testing.T) {
 	}
 	found := map[string]string{}
 	for without, change := range map[string]func(*server.Config){
-		"the store":       func(c *server.Config) { c.Store = brokenStore{c.Store, errors.New("refused")} },
+		"the store":       func(c *server.Config) { c.Store = broken(c.Store, errors.New("refused")) },
 		"the live stream": func(c *server.Config) { c.Stream = awayStream{c.Stream} },
 		"Temporal": func(c *server.Config) {
 			c.Ready = func(context.Context) map[string]error { return map[string]error{"temporal": errors.New("refused")} }
@@ -458,18 +459,15 @@ func TestAPIWithoutStream(t *testing.T) {
 	}
 }
 
-// brokenStore is a store whose Ping fails.
-type brokenStore struct {
-	store.Store
-	err error
+// broken returns a store whose Ping fails.
+func broken(s store.Store, err error) store.Store {
+	return teststore.Before(s, func(context.Context) error { return err }, "ping")
 }
-
-func (s brokenStore) Ping(context.Context) error { return s.err }
 
 // TestHealthOfFullStore: the reason is for operators, the error may contain secrets.
 func TestHealthOfFullStore(t *testing.T) {
 	w := newWorld(t, func(c *server.Config) {
-		c.Store = brokenStore{c.Store, fmt.Errorf("ping: %w", store.UnavailableBecause(store.ReasonFull, errors.New("secret path")))}
+		c.Store = broken(c.Store, fmt.Errorf("ping: %w", store.UnavailableBecause(store.ReasonFull, errors.New("secret path"))))
 	})
 	ready := w.call("GET", "/readyz", nil)
 	assert.Equal(t, http.StatusServiceUnavailable, ready.status)

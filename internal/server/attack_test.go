@@ -24,6 +24,7 @@ import (
 	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -284,31 +285,13 @@ func (r reads) Schedules(ctx ctx, limit int) ([]signals.ScheduleView, error) {
 
 type ctx = context.Context
 
-// readOnly is a store that nothing may be written to.
-type readOnly struct{ store.Store }
-
-func (readOnly) Append(context.Context, store.Key, store.Batch) (store.Appended, error) {
-	panic("a GET has written to the store")
-}
-
-func (readOnly) SaveAgent(context.Context, string, store.AgentVersion, int) (store.AgentVersion, error) {
-	panic("a GET has stored an agent")
-}
-
-func (readOnly) BeginKnowledge(context.Context, string, store.KnowledgeDocument, store.KnowledgeBegin) (out store.KnowledgeDocument, err error) {
-	panic("a GET has added a document")
-}
-
-func (readOnly) DeleteKnowledge(context.Context, string, string) error {
-	panic("a GET has deleted a document")
-}
-
 // TestGetsHaveNoEffects: browsers send GETs for any site, and show that site nothing of the
 // response as long as there is no CORS header.
 func TestGetsHaveNoEffects(t *testing.T) {
 	w := inhabited(t, func(c *server.Config) {
 		c.Threads = reads{fake: c.Threads.(*threads)}
-		c.Store = readOnly{Store: c.Store}
+		c.Store = teststore.Before(c.Store, func(context.Context) error { panic("a GET has written to the store") },
+			"append", "save_agent", "put_document", "begin_knowledge", "delete_knowledge", "create_api_key")
 	})
 	for _, o := range targets(t, w) {
 		if o.method != http.MethodGet || o.streams {
@@ -420,8 +403,7 @@ func TestAttackWithoutStore(t *testing.T) {
 	log := &lines{}
 	o := &outage{}
 	w := inhabited(t, func(c *server.Config) {
-		o.Store = c.Store
-		c.Store, c.Logger = o, slog.New(slog.NewTextHandler(log, nil))
+		c.Store, c.Logger = o.of(c.Store), slog.New(slog.NewTextHandler(log, nil))
 	})
 	all := targets(t, w)
 	o.down.Store(true)

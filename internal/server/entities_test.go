@@ -1,7 +1,6 @@
 package server_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"testing"
@@ -12,30 +11,6 @@ import (
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/store"
 )
-
-// unlessDown does what a store does, unless it is down.
-func unlessDown[T any](ctx context.Context, o *outage, do func() (T, error)) (out T, err error) {
-	if err := o.fails(ctx); err != nil {
-		return out, err
-	}
-	return do()
-}
-
-func (o *outage) Entity(ctx context.Context, namespace, id string) (store.Entity, error) {
-	return unlessDown(ctx, o, func() (store.Entity, error) { return o.Store.Entity(ctx, namespace, id) })
-}
-
-func (o *outage) Entities(ctx context.Context, namespace string, page store.EntityPage) ([]store.Entity, error) {
-	return unlessDown(ctx, o, func() ([]store.Entity, error) { return o.Store.Entities(ctx, namespace, page) })
-}
-
-func (o *outage) Merges(ctx context.Context, namespace, id string) ([]store.EntityMerge, error) {
-	return unlessDown(ctx, o, func() ([]store.EntityMerge, error) { return o.Store.Merges(ctx, namespace, id) })
-}
-
-func (o *outage) UndoMerge(ctx context.Context, namespace, id, by string) (store.EntityMerge, error) {
-	return unlessDown(ctx, o, func() (store.EntityMerge, error) { return o.Store.UndoMerge(ctx, namespace, id, by) })
-}
 
 // mention stores entities that a message of a thread mentions, in a namespace.
 func (w *world) mention(t *testing.T, namespace, thread string, entities ...store.NewEntity) {

@@ -18,7 +18,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/server"
-	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/stream"
 )
 
@@ -304,30 +304,21 @@ func TestStreamEnds(t *testing.T) {
 	})
 }
 
-// slowOnce is a store that takes longer than a heartbeat to find a thread, once.
-type slowOnce struct {
-	store.Store
-	beat time.Duration
-	left atomic.Int32 // calls until then; the last is slow
-}
-
-func (s *slowOnce) Thread(ctx context.Context, key store.Key) (store.Thread, error) {
-	if s.left.Add(-1) == 0 {
-		<-time.After(2 * s.beat)
-	}
-	return s.Store.Thread(ctx, key)
-}
-
 func TestStreamOfClosedThreadOpensSlowly(t *testing.T) {
-	slow := &slowOnce{beat: 50 * time.Millisecond}
+	var left atomic.Int32 // calls until the one that takes longer than a heartbeat
 	w := newWorld(t, func(c *server.Config) {
-		slow.Store = c.Store
-		c.Store, c.Heartbeat = slow, slow.beat
+		c.Heartbeat = 50 * time.Millisecond
+		c.Store = teststore.Before(c.Store, func(context.Context) error {
+			if left.Add(-1) == 0 {
+				<-time.After(2 * c.Heartbeat)
+			}
+			return nil
+		}, "thread")
 	})
 	w.open("t1")
 	w.put("t1", said("go"))
 	w.append("t1", closedBatch())
-	slow.left.Store(2) // the second is the reader's
+	left.Store(2) // the second is the reader's
 	v := w.watch("t1", "", "")
 	require.Equal(t, http.StatusOK, v.res.StatusCode)
 	assert.Len(t, v.rest(), 2)

@@ -66,7 +66,7 @@ func (h *healthHandlers) registerHealth() {
 }
 
 // noteComponent logs the beginning and the end of a component's outage. The store's
-// outages are logged by [timedStore].
+// outages are logged by [storeCalls].
 func (h *healthHandlers) noteComponent(name string, err error) {
 	if name == "store" {
 		return

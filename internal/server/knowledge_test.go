@@ -35,48 +35,6 @@ func (f *ingestsFake) start(_ context.Context, _ string, d store.KnowledgeDocume
 	return f.err
 }
 
-func (o *outage) BeginKnowledge(ctx context.Context, namespace string, d store.KnowledgeDocument, begin store.KnowledgeBegin) (store.KnowledgeDocument, error) {
-	if err := o.fails(ctx); err != nil {
-		return store.KnowledgeDocument{}, err
-	}
-	return o.Store.BeginKnowledge(ctx, namespace, d, begin)
-}
-
-func (o *outage) DeleteKnowledge(ctx context.Context, namespace, id string) error {
-	if err := o.fails(ctx); err != nil {
-		return err
-	}
-	return o.Store.DeleteKnowledge(ctx, namespace, id)
-}
-
-func (o *outage) KnowledgeDocument(ctx context.Context, namespace, id string) (store.KnowledgeDocument, error) {
-	if err := o.fails(ctx); err != nil {
-		return store.KnowledgeDocument{}, err
-	}
-	return o.Store.KnowledgeDocument(ctx, namespace, id)
-}
-
-func (o *outage) KnowledgeDocuments(ctx context.Context, namespace string, page store.KnowledgePage) ([]store.KnowledgeDocument, error) {
-	if err := o.fails(ctx); err != nil {
-		return nil, err
-	}
-	return o.Store.KnowledgeDocuments(ctx, namespace, page)
-}
-
-func (o *outage) KnowledgeIndex(ctx context.Context, namespace string) (store.KnowledgeIndex, error) {
-	if err := o.fails(ctx); err != nil {
-		return store.KnowledgeIndex{}, err
-	}
-	return o.Store.KnowledgeIndex(ctx, namespace)
-}
-
-func (o *outage) SearchText(ctx context.Context, namespace, query string, in store.KnowledgeScope) ([]store.KnowledgeHit, error) {
-	if err := o.fails(ctx); err != nil {
-		return nil, err
-	}
-	return o.Store.SearchText(ctx, namespace, query, in)
-}
-
 const documentsPath = "/v1/knowledge/documents"
 
 // add adds a document with a text, and returns its id.

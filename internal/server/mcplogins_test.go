@@ -42,17 +42,15 @@ type lateThreads struct {
 	answered chan signals.InputAnswers
 }
 
-// lateStore lists threads a moment after they began to wait.
-type lateStore struct {
-	store.Store
-	lists atomic.Int64
-}
-
-func (s *lateStore) Threads(ctx context.Context, namespace string, page store.ThreadPage) ([]store.Thread, error) {
-	if s.lists.Add(1) == 1 {
-		return nil, nil
-	}
-	return s.Store.Threads(ctx, namespace, page)
+// late lists threads a moment after they began to wait.
+func late(s store.Store) store.Store {
+	var lists atomic.Int64
+	return store.With(s, func(ctx context.Context, name string, do func(context.Context) error) error {
+		if name == "threads" && lists.Add(1) == 1 {
+			return nil
+		}
+		return do(ctx)
+	})
 }
 
 func (f *lateThreads) AnswerInput(_ context.Context, _ string, a signals.InputAnswers) (signals.DecideOutcome, error) {
@@ -62,10 +60,10 @@ func (f *lateThreads) AnswerInput(_ context.Context, _ string, a signals.InputAn
 
 // TestLoginWakesLateQuestions: a question that the store shows after the login is answered too.
 func TestLoginWakesLateQuestions(t *testing.T) {
-	late := &lateThreads{answered: make(chan signals.InputAnswers, 10)}
+	asked := &lateThreads{answered: make(chan signals.InputAnswers, 10)}
 	w := newWorld(t, withServers(&toolServers{}, toolserver.Permission{}), func(c *server.Config) {
-		late.threads = c.Threads.(*threads)
-		c.Threads, c.ToolLogins, c.Store = late, loginsFake{}, &lateStore{Store: c.Store}
+		asked.threads = c.Threads.(*threads)
+		c.Threads, c.ToolLogins, c.Store = asked, loginsFake{}, late(c.Store)
 	})
 	asks := func(thread, refused, toolCall string) {
 		login := &event.InputLogin{Server: "notes", Refused: refused}
@@ -76,7 +74,7 @@ func TestLoginWakesLateQuestions(t *testing.T) {
 	require.Equal(t, http.StatusOK, w.call("GET", "/oauth/callback", nil).status)
 	for range 2 { // it is looked for again, and these threads do not take the answer
 		select {
-		case a := <-late.answered:
+		case a := <-asked.answered:
 			require.Equal(t, "c1", a.ToolCallID)
 			require.Equal(t, "ann", a.By)
 			require.Equal(t, event.InputAccept, a.Answers["login"].Action)

@@ -21,8 +21,8 @@ import (
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/store"
 )
 
 // generations are the newest versions of both generations of MCP.
@@ -672,15 +672,10 @@ func TestMCPCancel(t *testing.T) {
 
 // TestMCPInternalError: a failure within the server is an error of the tool without details.
 func TestMCPInternalError(t *testing.T) {
-	w := newWorld(t, func(c *server.Config) { c.Store = panickingStore{c.Store} })
+	w := newWorld(t, func(c *server.Config) {
+		c.Store = teststore.Before(c.Store, func(context.Context) error { panic("the store is broken") }, "threads")
+	})
 	w.mcpClient(t, generations[0], "").call("list_threads", nil).fails("internal error")
-}
-
-// panickingStore panics when it lists threads.
-type panickingStore struct{ store.Store }
-
-func (panickingStore) Threads(context.Context, string, store.ThreadPage) ([]store.Thread, error) {
-	panic("the store is broken")
 }
 
 // TestEventsFromAnEvent: a stream begins with a posted event, wherever it is.

@@ -368,8 +368,8 @@ func TestScheduleVersions(t *testing.T) {
 
 // TestScheduleVersionsWithoutStore: nothing is replaced whose version cannot be kept.
 func TestScheduleVersionsWithoutStore(t *testing.T) {
-	var down *outage
-	w := scheduleWorld(t, func(c *server.Config) { down = &outage{Store: c.Store}; c.Store = down })
+	var down outage
+	w := scheduleWorld(t, func(c *server.Config) { c.Store = down.of(c.Store) })
 	w.call("POST", "/v1/schedules", morning(nil)).ok(t, http.StatusCreated)
 	down.down.Store(true)
 	w.call("PUT", "/v1/schedules/daily", morning(object{"cron": []string{"@hourly"}})).problem(t, 503)

@@ -264,7 +264,7 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Store = newTimedStore(cfg.Store, cfg.AnswerWithin, outage.New(cfg.Logger, "store"))
+	cfg.Store = limited(cfg.Store, cfg.AnswerWithin, outage.New(cfg.Logger, "store"))
 	agents := registry.New(cfg.Agents, cfg.Store, names.Known{Tools: cfg.Tools, Fallbacks: cfg.Fallbacks})
 	events, err := feed.New(feed.Config{
 		Store: cfg.Store, Stream: cfg.Stream, HeartbeatInterval: cfg.Heartbeat, View: cfg.View, Logger: cfg.Logger,

@@ -16,15 +16,13 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 )
 
-// outage is a store that cannot be reached while it is down.
-type outage struct {
-	store.Store
-	down, frozen atomic.Bool
-}
+// outage is around the calls of a store that cannot be reached while it is down.
+type outage struct{ down, frozen atomic.Bool }
 
 var errRefused = errors.New("connection refused")
 
@@ -39,173 +37,7 @@ func (o *outage) fails(ctx context.Context) error {
 	return nil
 }
 
-func (o *outage) Append(ctx context.Context, key store.Key, b store.Batch) (out store.Appended, err error) {
-	if err := o.fails(ctx); err != nil {
-		return out, err
-	}
-	return o.Store.Append(ctx, key, b)
-}
-
-func (o *outage) Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
-	if err := o.fails(ctx); err != nil {
-		return nil, err
-	}
-	return o.Store.Records(ctx, key, q)
-}
-
-func (o *outage) RecordsByID(ctx context.Context, key store.Key, ids ...string) ([]event.Record, error) {
-	if err := o.fails(ctx); err != nil {
-		return nil, err
-	}
-	return o.Store.RecordsByID(ctx, key, ids...)
-}
-
-func (o *outage) Thread(ctx context.Context, key store.Key) (out store.Thread, err error) {
-	if err := o.fails(ctx); err != nil {
-		return out, err
-	}
-	return o.Store.Thread(ctx, key)
-}
-
-func (o *outage) Threads(ctx context.Context, namespace string, page store.ThreadPage) ([]store.Thread, error) {
-	if err := o.fails(ctx); err != nil {
-		return nil, err
-	}
-	return o.Store.Threads(ctx, namespace, page)
-}
-
-func (o *outage) CountThreads(ctx context.Context, namespace string, f store.ThreadFilter) (out store.ThreadCounts, err error) {
-	if err := o.fails(ctx); err != nil {
-		return out, err
-	}
-	return o.Store.CountThreads(ctx, namespace, f)
-}
-
-func (o *outage) Previews(ctx context.Context, namespace string, ids ...string) (map[string]string, error) {
-	if err := o.fails(ctx); err != nil {
-		return nil, err
-	}
-	return o.Store.Previews(ctx, namespace, ids...)
-}
-
-func (o *outage) WaitingRecords(ctx context.Context, namespace string, ids ...string) (map[string][]event.Record, error) {
-	if err := o.fails(ctx); err != nil {
-		return nil, err
-	}
-	return o.Store.WaitingRecords(ctx, namespace, ids...)
-}
-
-func (o *outage) ThreadIDs(ctx context.Context, namespace, after string, limit int) ([]string, error) {
-	if err := o.fails(ctx); err != nil {
-		return nil, err
-	}
-	return o.Store.ThreadIDs(ctx, namespace, after, limit)
-}
-
-func (o *outage) ToolLog(ctx context.Context, key store.Key, id string) (out store.ToolLog, err error) {
-	if err := o.fails(ctx); err != nil {
-		return out, err
-	}
-	return o.Store.ToolLog(ctx, key, id)
-}
-
-func (o *outage) SaveAgent(ctx context.Context, namespace string, v store.AgentVersion, after int) (store.AgentVersion, error) {
-	if err := o.fails(ctx); err != nil {
-		return v, err
-	}
-	return o.Store.SaveAgent(ctx, namespace, v, after)
-}
-
-func (o *outage) Agent(ctx context.Context, namespace, name string) (out store.AgentVersion, err error) {
-	if err := o.fails(ctx); err != nil {
-		return out, err
-	}
-	return o.Store.Agent(ctx, namespace, name)
-}
-
-func (o *outage) Agents(ctx context.Context, namespace, after string, limit int) ([]store.AgentVersion, error) {
-	if err := o.fails(ctx); err != nil {
-		return nil, err
-	}
-	return o.Store.Agents(ctx, namespace, after, limit)
-}
-
-func (o *outage) AgentVersions(ctx context.Context, namespace, name string, before, limit int) ([]store.AgentVersion, error) {
-	if err := o.fails(ctx); err != nil {
-		return nil, err
-	}
-	return o.Store.AgentVersions(ctx, namespace, name, before, limit)
-}
-
-func (o *outage) AgentChanges(ctx context.Context, namespace string, after int64, limit int) ([]store.AgentChange, error) {
-	if err := o.fails(ctx); err != nil {
-		return nil, err
-	}
-	return o.Store.AgentChanges(ctx, namespace, after, limit)
-}
-
-func (o *outage) CreateAPIKey(ctx context.Context, k store.APIKey) (store.APIKey, error) {
-	if err := o.fails(ctx); err != nil {
-		return k, err
-	}
-	return o.Store.CreateAPIKey(ctx, k)
-}
-
-func (o *outage) APIKey(ctx context.Context, id string) (out store.APIKey, err error) {
-	if err := o.fails(ctx); err != nil {
-		return out, err
-	}
-	return o.Store.APIKey(ctx, id)
-}
-
-func (o *outage) APIKeys(ctx context.Context, namespace string) ([]store.APIKey, error) {
-	if err := o.fails(ctx); err != nil {
-		return nil, err
-	}
-	return o.Store.APIKeys(ctx, namespace)
-}
-
-func (o *outage) RotateAPIKey(ctx context.Context, namespace, id, hash string, until time.Time) (out store.APIKey, err error) {
-	if err := o.fails(ctx); err != nil {
-		return out, err
-	}
-	return o.Store.RotateAPIKey(ctx, namespace, id, hash, until)
-}
-
-func (o *outage) RevokeAPIKey(ctx context.Context, namespace, id, by string) (out store.APIKey, err error) {
-	if err := o.fails(ctx); err != nil {
-		return out, err
-	}
-	return o.Store.RevokeAPIKey(ctx, namespace, id, by)
-}
-
-func (o *outage) HasAPIKeys(ctx context.Context) (bool, error) {
-	if err := o.fails(ctx); err != nil {
-		return false, err
-	}
-	return o.Store.HasAPIKeys(ctx)
-}
-
-func (o *outage) Document(ctx context.Context, namespace, kind, name string) (out store.Document, err error) {
-	if err := o.fails(ctx); err != nil {
-		return out, err
-	}
-	return o.Store.Document(ctx, namespace, kind, name)
-}
-
-func (o *outage) Documents(ctx context.Context, namespace, kind, after string, limit int) ([]store.Document, error) {
-	if err := o.fails(ctx); err != nil {
-		return nil, err
-	}
-	return o.Store.Documents(ctx, namespace, kind, after, limit)
-}
-
-func (o *outage) Ping(ctx context.Context) error {
-	if err := o.fails(ctx); err != nil {
-		return err
-	}
-	return o.Store.Ping(ctx)
-}
+func (o *outage) of(s store.Store) store.Store { return teststore.Before(s, o.fails) }
 
 // lines is a log.
 type lines struct{ testenv.Buffer }
@@ -218,8 +50,7 @@ func (l *lines) count(text string) int {
 func withOutage(t *testing.T, change ...func(*server.Config)) (*world, *outage, *lines) {
 	o, log := &outage{}, &lines{}
 	w := newWorld(t, append(change, func(c *server.Config) {
-		o.Store = c.Store
-		c.Store, c.Logger, c.Heartbeat = o, slog.New(slog.NewTextHandler(log, nil)), 20*time.Millisecond
+		c.Store, c.Logger, c.Heartbeat = o.of(c.Store), slog.New(slog.NewTextHandler(log, nil)), 20*time.Millisecond
 	})...)
 	return w, o, log
 }

@@ -97,19 +97,7 @@ const uniqueViolation = "23505"
 // appendTries is the number of attempts of an append that conflicts with others.
 const appendTries = 6
 
-// Append implements [store.Store].
-func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (store.Appended, error) {
-	batch, err := sqlstore.NormalizeBatch(key, batch)
-	if err != nil {
-		return store.Appended{}, fmt.Errorf("postgres: appending to %s: %w", key, classify(err))
-	}
-	appended, err := s.append(ctx, key, batch)
-	if err != nil {
-		return store.Appended{}, fmt.Errorf("postgres: appending to %s: %w", key, classify(err))
-	}
-	return appended, nil
-}
-
+// append implements [sqlstore.Database].Append.
 func (s *Store) append(ctx context.Context, key store.Key, batch store.Batch) (store.Appended, error) {
 	for try := 1; ; try++ {
 		a := newAppending(key, batch)

@@ -15,12 +15,12 @@ import (
 // database returns what the methods of both drivers work with.
 func (s *Store) database() sqlstore.Database {
 	return sqlstore.Database{
-		Name: "postgres", Reader: querier{s.pool}, Writer: querier{s.pool},
+		Name: "postgres", Reader: querier{s.pool}, Writer: querier{s.pool}, Append: s.append,
 		Transaction: s.transaction, Snapshot: s.snapshot, Knowledge: s.index(),
-		Time:     func(into *time.Time) any { return (*moment)(into) },
-		List:     func(into *[]string) any { return into },
-		Bytes:    func(into *[]byte) any { return (*pgtype.DriverBytes)(into) },
-		Classify: classify,
+		Time:  func(into *time.Time) any { return (*moment)(into) },
+		List:  func(into *[]string) any { return into },
+		Bytes: func(into *[]byte) any { return (*pgtype.DriverBytes)(into) },
+		Scrub: s.scrub, Close: s.close, Classify: classify,
 	}
 }
 

@@ -115,8 +115,8 @@ func prepare(ctx context.Context, pool *pgxpool.Pool, cfg Config) (*vectorQuerie
 	return prepareVectors(ctx, pool, logger)
 }
 
-// Close waits for running calls and closes the connections. Further calls do nothing.
-func (s *Store) Close() error {
+// close implements [store.Store].Close.
+func (s *Store) close() error {
 	s.pool.Close()
 	return nil
 }

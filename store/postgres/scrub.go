@@ -11,13 +11,13 @@ var scrubbed = []string{
 	"entity_merges", "entity_vectors", "knowledge_documents", "knowledge_contents", "knowledge_chunks", "knowledge_words", "knowledge_word_chunks",
 }
 
-// Scrub implements [store.Erasures]. VACUUM frees the room of deleted rows, whose bytes stay until it is reused, as they do in
+// scrub implements [store.Erasures].Scrub. VACUUM frees the room of deleted rows, whose bytes stay until it is reused, as they do in
 // the write-ahead log of the server. It waits for nobody and locks nobody out: rows that an older transaction can still
 // see, and tables that are vacuumed at this moment, are left to the next VACUUM.
-func (s *Store) Scrub(ctx context.Context) error {
+func (s *Store) scrub(ctx context.Context) error {
 	for _, table := range scrubbed {
 		if _, err := s.pool.Exec(ctx, `VACUUM (SKIP_LOCKED, TRUNCATE FALSE) `+table); err != nil {
-			return fmt.Errorf("postgres: vacuuming %s: %w", table, classify(err))
+			return fmt.Errorf("vacuuming %s: %w", table, err)
 		}
 	}
 	return nil

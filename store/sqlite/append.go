@@ -43,21 +43,15 @@ var (
 	marksOf = only(`SELECT DISTINCT kind FROM thread_marks WHERE namespace = $1 AND thread_id = $2`)
 )
 
-// Append implements [store.Store].
-func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (store.Appended, error) {
+// append implements [sqlstore.Database].Append.
+func (s *Store) append(ctx context.Context, key store.Key, batch store.Batch) (store.Appended, error) {
 	a := appending{key: key, now: time.Now().UnixMicro()}
-	batch, err := sqlstore.NormalizeBatch(key, batch)
-	if err == nil {
-		err = s.db.Transaction(ctx, "", func(tx sqlstore.Querier) error {
-			a.Querier, a.s = tx, s
-			// The statements wait for nobody, and one that can be interrupted costs a goroutine. The end of ctx still ends the transaction.
-			return a.run(context.WithoutCancel(ctx), batch)
-		})
-	}
-	if err != nil {
-		return store.Appended{}, fmt.Errorf("sqlite: appending to %s: %w", key, classify(err))
-	}
-	return a.result, nil
+	err := s.db.Transaction(ctx, "", func(tx sqlstore.Querier) error {
+		a.Querier, a.s = tx, s
+		// The statements wait for nobody, and one that can be interrupted costs a goroutine. The end of ctx still ends the transaction.
+		return a.run(context.WithoutCancel(ctx), batch)
+	})
+	return a.result, err
 }
 
 // appending is one transaction of [store.Store].Append.
@@ -186,7 +180,7 @@ func (a *appending) addRecords(ctx context.Context, records []event.Record) (add
 			a.head, a.changed = r.Seq, true
 			a.tokens += sqlstore.TokensOf(r)
 			added[r.ID] = true
-		} else if r, err = a.s.RecordIn(ctx, a, a.key, r.ID); err != nil {
+		} else if r, err = sqlstore.RecordIn(ctx, a.s.sqlStore, a, a.key, r.ID); err != nil {
 			return nil, fmt.Errorf("reading the stored record %q: %w", r.ID, err)
 		}
 		a.result.Records = append(a.result.Records, r)

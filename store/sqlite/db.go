@@ -49,12 +49,12 @@ func (s *Store) database() sqlstore.Database {
 		reader = &statements{db: s.reader}
 	}
 	return sqlstore.Database{
-		Name: "sqlite", Reader: &querier{on: reader}, Writer: &querier{on: writer},
+		Name: "sqlite", Reader: &querier{on: reader}, Writer: &querier{on: writer}, Append: s.append,
 		Transaction: writer.change, Snapshot: reader.snapshot, Knowledge: index(),
-		Time:     func(into *time.Time) any { return (*moments)(into) },
-		List:     func(into *[]string) any { return (*texts)(into) },
-		Bytes:    func(into *[]byte) any { return (*sql.RawBytes)(into) },
-		Classify: classify,
+		Time:  func(into *time.Time) any { return (*moments)(into) },
+		List:  func(into *[]string) any { return (*texts)(into) },
+		Bytes: func(into *[]byte) any { return (*sql.RawBytes)(into) },
+		Scrub: s.scrub, Close: s.close, Classify: classify,
 	}
 }
 

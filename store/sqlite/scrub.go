@@ -25,26 +25,26 @@ const (
 	maxScrubbed = 1 << 25
 )
 
-// Scrub implements [store.Erasures]. What was deleted or replaced is overwritten in the file of the database (secure_delete), but
-// not the copies of rows that stay where SQLite moved these to other pages: Scrub overwrites them, in files of up to 128 GiB without
+// scrub implements [store.Erasures].Scrub. What was deleted or replaced is overwritten in the file of the database (secure_delete), but
+// not the copies of rows that stay where SQLite moved these to other pages: those are overwritten, in files of up to 128 GiB without
 // auto_vacuum. Then it brings all changes to the file and empties the write-ahead log, which still has what was overwritten.
-func (s *Store) Scrub(ctx context.Context) error {
+func (s *Store) scrub(ctx context.Context) error {
 	if s.reader == s.writer {
 		return nil // in memory
 	}
 	if err := s.clearGaps(ctx); err != nil {
-		return fmt.Errorf("sqlite: overwriting what pages do not use: %w", classify(err))
+		return fmt.Errorf("overwriting what pages do not use: %w", err)
 	}
 	var busy, pages, moved int
 	for range scrubTries {
 		if err := s.writer.QueryRowContext(ctx, `PRAGMA wal_checkpoint(TRUNCATE)`).Scan(&busy, &pages, &moved); err != nil {
-			return fmt.Errorf("sqlite: emptying the write-ahead log: %w", classify(err))
+			return fmt.Errorf("emptying the write-ahead log: %w", err)
 		}
 		if busy == 0 {
 			return nil
 		}
 	}
-	return fmt.Errorf("sqlite: emptying the write-ahead log: %w", store.Unavailable(errors.New("others read all the time")))
+	return fmt.Errorf("emptying the write-ahead log: %w", store.Unavailable(errors.New("others read all the time")))
 }
 
 func (s *Store) clearGaps(ctx context.Context) error {

@@ -88,7 +88,7 @@ func open(ctx context.Context, cfg Config) (_ *Store, err error) {
 	s := &Store{}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.Close())
+			err = errors.Join(err, s.close())
 		}
 	}()
 	if cfg.inMemory() {
@@ -200,8 +200,8 @@ func checkVersion(ctx context.Context, db *sql.DB, program int64) error {
 	return sqlstore.CheckVersion(database, lowest, program)
 }
 
-// Close waits for running calls and closes the database. Further calls do nothing.
-func (s *Store) Close() error {
+// close implements [store.Store].Close.
+func (s *Store) close() error {
 	s.closing.Do(func() {
 		pools := []*sql.DB{s.reader, s.writer, s.anchor}
 		if s.reader == s.writer {

@@ -55,6 +55,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"identifiers of any kind", testIdentifiers},
 		{"no answer in time is marked as unavailable", testUnavailable},
 		{"ping and close", testClose},
+		{"each call runs within what is around it, by its name", testAround},
 		{"a store has an id of its own", func(t *testing.T, s store.Store) { testID(t, s, open(t)) }},
 	}
 	for _, test := range slices.Concat(tests, activities, agents, apiKeys, documents, entities, erasures, forgettings, threadLists) {

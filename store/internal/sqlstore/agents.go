@@ -25,7 +25,7 @@ var (
 
 // SaveAgent implements [store.Agents].
 func (s *Store) SaveAgent(ctx context.Context, namespace string, v store.AgentVersion, after int) (store.AgentVersion, error) {
-	return call(s, func() (saved store.AgentVersion, err error) {
+	return call(ctx, s, "save_agent", func(ctx context.Context) (saved store.AgentVersion, err error) {
 		given, err := normalizeAgent(namespace, v)
 		if err == nil {
 			err = s.db.Transaction(ctx, "agents "+namespace, func(tx Querier) error {
@@ -57,7 +57,7 @@ func (s *Store) saveAgent(ctx context.Context, tx Querier, namespace string, v s
 
 // Agent implements [store.Agents].
 func (s *Store) Agent(ctx context.Context, namespace, name string) (store.AgentVersion, error) {
-	return call(s, func() (store.AgentVersion, error) {
+	return call(ctx, s, "agent", func(ctx context.Context) (store.AgentVersion, error) {
 		key, ok := store.AgentKey(namespace, name)
 		if !ok {
 			return store.AgentVersion{}, store.ErrNotFound
@@ -68,7 +68,7 @@ func (s *Store) Agent(ctx context.Context, namespace, name string) (store.AgentV
 
 // Agents implements [store.Agents].
 func (s *Store) Agents(ctx context.Context, namespace, after string, limit int) ([]store.AgentVersion, error) {
-	return call(s, func() ([]store.AgentVersion, error) {
+	return call(ctx, s, "agents", func(ctx context.Context) ([]store.AgentVersion, error) {
 		key, ok := store.AgentKey(namespace, after)
 		if !ok {
 			return nil, nil
@@ -79,7 +79,7 @@ func (s *Store) Agents(ctx context.Context, namespace, after string, limit int) 
 
 // AgentVersions implements [store.Agents].
 func (s *Store) AgentVersions(ctx context.Context, namespace, name string, before, limit int) ([]store.AgentVersion, error) {
-	return call(s, func() ([]store.AgentVersion, error) {
+	return call(ctx, s, "agent_versions", func(ctx context.Context) ([]store.AgentVersion, error) {
 		key, ok := store.AgentKey(namespace, name)
 		if !ok {
 			return nil, nil
@@ -91,7 +91,7 @@ func (s *Store) AgentVersions(ctx context.Context, namespace, name string, befor
 
 // AgentChanges implements [store.Agents].
 func (s *Store) AgentChanges(ctx context.Context, namespace string, after int64, limit int) ([]store.AgentChange, error) {
-	return call(s, func() ([]store.AgentChange, error) {
+	return call(ctx, s, "agent_changes", func(ctx context.Context) ([]store.AgentChange, error) {
 		return all(ctx, s, s.db.Reader, agentChanges, (*Store).scanAgentChange, namespace, after, agentChangeLimit(limit))
 	}, "changes of the agents of %q", namespace)
 }

@@ -26,7 +26,7 @@ var (
 
 // CreateAPIKey implements [store.APIKeys].
 func (s *Store) CreateAPIKey(ctx context.Context, k store.APIKey) (store.APIKey, error) {
-	return call(s, func() (store.APIKey, error) {
+	return call(ctx, s, "create_api_key", func(ctx context.Context) (store.APIKey, error) {
 		made, err := normalizeAPIKey(k)
 		if err != nil {
 			return made, err
@@ -42,35 +42,35 @@ func (s *Store) CreateAPIKey(ctx context.Context, k store.APIKey) (store.APIKey,
 
 // APIKey implements [store.APIKeys].
 func (s *Store) APIKey(ctx context.Context, id string) (store.APIKey, error) {
-	return call(s, func() (store.APIKey, error) {
+	return call(ctx, s, "api_key", func(ctx context.Context) (store.APIKey, error) {
 		return one(ctx, s, s.db.Reader, keyByID, (*Store).scanKey, id)
 	}, "reading API key %q", id)
 }
 
 // APIKeys implements [store.APIKeys].
 func (s *Store) APIKeys(ctx context.Context, namespace string) ([]store.APIKey, error) {
-	return call(s, func() ([]store.APIKey, error) {
+	return call(ctx, s, "api_keys", func(ctx context.Context) ([]store.APIKey, error) {
 		return all(ctx, s, s.db.Reader, allKeys, (*Store).scanKey, namespace, store.MaxLimit)
 	}, "API keys of %q", namespace)
 }
 
 // RotateAPIKey implements [store.APIKeys].
 func (s *Store) RotateAPIKey(ctx context.Context, namespace, id, hash string, previousUntil time.Time) (store.APIKey, error) {
-	return call(s, func() (store.APIKey, error) {
+	return call(ctx, s, "rotate_api_key", func(ctx context.Context) (store.APIKey, error) {
 		return one(ctx, s, s.db.Writer, rotateKey, (*Store).scanKey, previousUntil, hash, namespace, id)
 	}, "rotating API key %q", id)
 }
 
 // RevokeAPIKey implements [store.APIKeys].
 func (s *Store) RevokeAPIKey(ctx context.Context, namespace, id, by string) (store.APIKey, error) {
-	return call(s, func() (store.APIKey, error) {
+	return call(ctx, s, "revoke_api_key", func(ctx context.Context) (store.APIKey, error) {
 		return one(ctx, s, s.db.Writer, revokeKey, (*Store).scanKey, by, namespace, id)
 	}, "revoking API key %q", id)
 }
 
 // HasAPIKeys implements [store.APIKeys].
 func (s *Store) HasAPIKeys(ctx context.Context) (bool, error) {
-	return call(s, func() (bool, error) {
+	return call(ctx, s, "has_api_keys", func(ctx context.Context) (bool, error) {
 		return exists(ctx, s, s.db.Reader, anyKey)
 	}, "looking for API keys")
 }

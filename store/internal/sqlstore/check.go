@@ -23,7 +23,7 @@ func validateKey(k store.Key) error {
 	return checkWord("threadId", k.ThreadID)
 }
 
-// NormalizeBatch returns the batch in the form that every driver stores, so that an append returns the
+// normalizeBatch returns the batch in the form that every driver stores, so that an append returns the
 // same data as later queries, or a [store.ErrInvalid] error. It does not modify b.
 //
 // It rejects: records of type "token" (tokens go to the live stream); records without id or type;
@@ -37,7 +37,7 @@ func validateKey(k store.Key) error {
 // remain); an empty payload or tool input, to null; tool input and output that is not JSON, to a
 // JSON string of the same text; a ToolFinish without FinishedAt, to now, and without StartedAt, to
 // FinishedAt.
-func NormalizeBatch(key store.Key, b store.Batch) (store.Batch, error) {
+func normalizeBatch(key store.Key, b store.Batch) (store.Batch, error) {
 	if err := validateKey(key); err != nil {
 		return store.Batch{}, err
 	}

@@ -80,6 +80,9 @@ type Database struct {
 	// Reader and Writer run statements that are transactions of their own.
 	Reader, Writer Querier
 
+	// Append is [store.Store].Append with a batch that was checked.
+	Append func(ctx context.Context, key store.Key, batch store.Batch) (store.Appended, error)
+
 	// Transaction runs do in a transaction, which takes effect unless do fails. Those with the same lock come one after the
 	// other, and see what the ones before them have done. Without a lock, none waits for another.
 	Transaction func(ctx context.Context, lock string, do func(Querier) error) error
@@ -95,6 +98,10 @@ type Database struct {
 	Time  func(into *time.Time) any
 	List  func(into *[]string) any
 	Bytes func(into *[]byte) any
+
+	// Scrub is [store.Erasures].Scrub, and Close [store.Store].Close.
+	Scrub func(context.Context) error
+	Close func() error
 
 	// Classify returns an error of the database as one of package store, or as it is.
 	Classify func(error) error
@@ -143,15 +150,49 @@ func Storable(args []any) bool {
 // Store implements the subjects of [store.Store] over a database.
 type Store struct {
 	db     Database
-	probed atomic.Pointer[time.Time] // the last Ping that has written
+	probed *atomic.Pointer[time.Time] // the last Ping that has written
+
+	// around, if set, runs each call.
+	around store.Around
 }
 
 // New returns the store in a database.
-func New(db Database) *Store { return &Store{db: db} }
+func New(db Database) *Store { return &Store{db: db, probed: &atomic.Pointer[time.Time]{}} }
 
-// call is what a method of the store does. Its error says what, with these arguments.
-func call[T any](s *Store, do func() (T, error), doing string, args ...any) (T, error) {
-	out, err := do()
+// With implements [store.With].
+func (s *Store) With(around store.Around) store.Store {
+	with := *s
+	if with.around = around; s.around != nil {
+		with.around = func(ctx context.Context, name string, do func(context.Context) error) error {
+			return around(ctx, name, func(ctx context.Context) error { return s.around(ctx, name, do) })
+		}
+	}
+	return &with
+}
+
+// Close implements [store.Store]. It waits for running calls. Further ones do nothing.
+func (s *Store) Close() error { return s.db.Close() }
+
+// call is what the method of a name does. Its error says what, with these arguments.
+func call[T any](ctx context.Context, s *Store, name string, do func(context.Context) (T, error), doing string, args ...any) (T, error) {
+	if s.around != nil {
+		return surrounded(ctx, s, name, func(ctx context.Context) (T, error) { return explained(ctx, s, do, doing, args) })
+	}
+	return explained(ctx, s, do, doing, args)
+}
+
+// surrounded runs a method of a name within what is around each call. Those that each turn calls use it by themselves if there is
+// anything around them: what call is given costs objects.
+func surrounded[T any](ctx context.Context, s *Store, name string, do func(context.Context) (T, error)) (out T, err error) {
+	err = s.around(ctx, name, func(ctx context.Context) (err error) {
+		out, err = do(ctx)
+		return err
+	})
+	return out, err
+}
+
+func explained[T any](ctx context.Context, s *Store, do func(context.Context) (T, error), doing string, args []any) (T, error) {
+	out, err := do(ctx)
 	if err != nil {
 		var none T
 		return none, s.failed(err, doing, args...)
@@ -160,14 +201,12 @@ func call[T any](s *Store, do func() (T, error), doing string, args ...any) (T, 
 }
 
 // do is call without a result.
-func (s *Store) do(do func() error, doing string, args ...any) error {
-	if err := do(); err != nil {
-		return s.failed(err, doing, args...)
-	}
-	return nil
+func (s *Store) do(ctx context.Context, name string, do func(context.Context) error, doing string, args ...any) error {
+	_, err := call(ctx, s, name, func(ctx context.Context) (struct{}, error) { return struct{}{}, do(ctx) }, doing, args...)
+	return err
 }
 
-// failed is the error of a method. Those that each turn calls use it by themselves: what call is given costs objects.
+// failed is the error of a method.
 func (s *Store) failed(err error, doing string, args ...any) error {
 	return fmt.Errorf("%s: %s: %w", s.db.Name, fmt.Sprintf(doing, args...), s.db.Classify(err))
 }

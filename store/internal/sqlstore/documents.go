@@ -31,7 +31,7 @@ var (
 
 // PutDocument implements [store.Documents].
 func (s *Store) PutDocument(ctx context.Context, namespace string, d store.Document, after int) (store.Document, error) {
-	return call(s, func() (store.Document, error) {
+	return call(ctx, s, "put_document", func(ctx context.Context) (store.Document, error) {
 		saved, err := normalizeDocument(namespace, d)
 		if err != nil {
 			return saved, err
@@ -47,7 +47,7 @@ func (s *Store) PutDocument(ctx context.Context, namespace string, d store.Docum
 
 // Document implements [store.Documents].
 func (s *Store) Document(ctx context.Context, namespace, kind, name string) (store.Document, error) {
-	return call(s, func() (store.Document, error) {
+	return call(ctx, s, "document", func(ctx context.Context) (store.Document, error) {
 		return s.document(ctx, namespace, kind, name)
 	}, "reading %s %q of %q", kind, name, namespace)
 }
@@ -58,21 +58,21 @@ func (s *Store) document(ctx context.Context, namespace, kind, name string) (sto
 
 // Documents implements [store.Documents].
 func (s *Store) Documents(ctx context.Context, namespace, kind, after string, limit int) ([]store.Document, error) {
-	return call(s, func() ([]store.Document, error) {
+	return call(ctx, s, "documents", func(ctx context.Context) ([]store.Document, error) {
 		return all(ctx, s, s.db.Reader, allDocuments, (*Store).scanDocument, namespace, kind, after, min(limit, store.MaxLimit))
 	}, "reading each %s of %q", kind, namespace)
 }
 
 // DocumentNamespaces implements [store.Documents].
 func (s *Store) DocumentNamespaces(ctx context.Context, kind string) ([]string, error) {
-	return call(s, func() ([]string, error) {
+	return call(ctx, s, "document_namespaces", func(ctx context.Context) ([]string, error) {
 		return all(ctx, s, s.db.Reader, documentNamespaces, scanned[string], kind)
 	}, "reading the namespaces with a %s", kind)
 }
 
 // DeleteDocument implements [store.Documents].
 func (s *Store) DeleteDocument(ctx context.Context, namespace, kind, name string, after int) error {
-	_, err := call(s, func() (store.Document, error) {
+	_, err := call(ctx, s, "delete_document", func(ctx context.Context) (store.Document, error) {
 		changed, err := s.db.Writer.Exec(ctx, removeDocument, namespace, kind, name, after)
 		if err != nil || changed > 0 {
 			return store.Document{}, err

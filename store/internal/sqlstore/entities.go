@@ -107,7 +107,7 @@ var isQueued = word{"QUEUED", "ended = 0", "NOT ended"}
 
 // QueueExtraction implements [store.Entities].
 func (s *Store) QueueExtraction(ctx context.Context, namespace string, x store.Extraction) error {
-	return s.do(func() error {
+	return s.do(ctx, "queue_extraction", func(ctx context.Context) error {
 		x, err := normalizeExtraction(namespace, x)
 		if err != nil {
 			return err
@@ -129,21 +129,21 @@ func Extract(ctx context.Context, on Querier, namespace string, texts []store.Ex
 
 // Extractions implements [store.Entities].
 func (s *Store) Extractions(ctx context.Context, namespace string, limit int) ([]store.Extraction, error) {
-	return call(s, func() ([]store.Extraction, error) {
+	return call(ctx, s, "extractions", func(ctx context.Context) ([]store.Extraction, error) {
 		return all(ctx, s, s.db.Reader, queuedExtractions, (*Store).scanExtraction, namespace, extractionLimit(limit))
 	}, "reading extractions of %q", namespace)
 }
 
 // ExtractionNamespaces implements [store.Entities].
 func (s *Store) ExtractionNamespaces(ctx context.Context) ([]string, error) {
-	return call(s, func() ([]string, error) {
+	return call(ctx, s, "extraction_namespaces", func(ctx context.Context) ([]string, error) {
 		return all(ctx, s, s.db.Reader, extractionNamespaces, scanned[string])
 	}, "reading namespaces of extractions")
 }
 
 // Entity implements [store.Entities].
 func (s *Store) Entity(ctx context.Context, namespace, id string) (store.Entity, error) {
-	return call(s, func() (store.Entity, error) {
+	return call(ctx, s, "entity", func(ctx context.Context) (store.Entity, error) {
 		rows, err := all(ctx, s, s.db.Reader, entityGroups, (*Store).scanEntity, namespace, []string{id})
 		if err == nil && len(rows) == 0 {
 			err = store.ErrNotFound
@@ -167,17 +167,17 @@ func (s *Store) Entities(ctx context.Context, namespace string, page store.Entit
 		q.add(withEntityName, namespace, pattern(page.Search))
 	}
 	q.add(byMentions, page.Limit)
-	return s.roots(ctx, namespace, q.query(true), q.args...)
+	return s.roots(ctx, "entities", namespace, q.query(true), q.args...)
 }
 
 // EntitiesNamed implements [store.Entities].
 func (s *Store) EntitiesNamed(ctx context.Context, namespace string, names []string) ([]store.Entity, error) {
-	return s.roots(ctx, namespace, entitiesNamed, namespace, entityKeys(names...), store.MaxEntityPage)
+	return s.roots(ctx, "entities_named", namespace, entitiesNamed, namespace, entityKeys(names...), store.MaxEntityPage)
 }
 
-// roots returns the roots whose ids a query finds.
-func (s *Store) roots(ctx context.Context, namespace string, query *Query, args ...any) ([]store.Entity, error) {
-	return call(s, func() (found []store.Entity, err error) {
+// roots is a method that returns the roots whose ids a query finds.
+func (s *Store) roots(ctx context.Context, name, namespace string, query *Query, args ...any) ([]store.Entity, error) {
+	return call(ctx, s, name, func(ctx context.Context) (found []store.Entity, err error) {
 		err = s.db.Snapshot(ctx, func(tx Querier) error {
 			ids, err := all(ctx, s, tx, query, scanned[string], args...)
 			if err != nil {
@@ -200,7 +200,7 @@ func (s *Store) SimilarEntities(ctx context.Context, namespace, typ, embedder st
 	if !ok {
 		return nil, ctx.Err()
 	}
-	return call(s, func() (found []store.SimilarEntity, err error) {
+	return call(ctx, s, "similar_entities", func(ctx context.Context) (found []store.SimilarEntity, err error) {
 		err = s.db.Snapshot(ctx, func(tx Querier) error {
 			err := Each(ctx, tx, entityVectors, func(row Row) error {
 				var id string
@@ -222,21 +222,21 @@ func (s *Store) SimilarEntities(ctx context.Context, namespace, typ, embedder st
 
 // EntityNamespaces implements [store.Entities].
 func (s *Store) EntityNamespaces(ctx context.Context) ([]string, error) {
-	return call(s, func() ([]string, error) {
+	return call(ctx, s, "entity_namespaces", func(ctx context.Context) ([]string, error) {
 		return all(ctx, s, s.db.Reader, entityNamespaces, scanned[string])
 	}, "reading namespaces of entities")
 }
 
 // EntitiesWithout implements [store.Entities].
 func (s *Store) EntitiesWithout(ctx context.Context, namespace, embedder, after string, limit int) ([]store.EntityVector, error) {
-	return call(s, func() ([]store.EntityVector, error) {
+	return call(ctx, s, "entities_without", func(ctx context.Context) ([]store.EntityVector, error) {
 		return all(ctx, s, s.db.Reader, entitiesWithout, (*Store).scanName, namespace, embedder, after, entityLimit(limit))
 	}, "reading entities of %q without vectors of %q", namespace, embedder)
 }
 
 // Mentions implements [store.Entities].
 func (s *Store) Mentions(ctx context.Context, namespace, id string, page store.MentionPage) ([]store.Mention, error) {
-	return call(s, func() ([]store.Mention, error) {
+	return call(ctx, s, "mentions", func(ctx context.Context) ([]store.Mention, error) {
 		page := mentionPageDefaults(page)
 		return all(ctx, s, s.db.Reader, entityMentions, (*Store).scanMention, namespace, id, page.BeforeAt,
 			page.BeforeSourceType, page.BeforeSourceID, page.BeforeEntity, page.BeforeThread, page.Limit)
@@ -245,14 +245,14 @@ func (s *Store) Mentions(ctx context.Context, namespace, id string, page store.M
 
 // Relations implements [store.Entities].
 func (s *Store) Relations(ctx context.Context, namespace, id string) ([]store.Relation, error) {
-	return call(s, func() ([]store.Relation, error) {
+	return call(ctx, s, "relations", func(ctx context.Context) ([]store.Relation, error) {
 		return all(ctx, s, s.db.Reader, entityRelations, (*Store).scanRelation, namespace, id, store.MaxEntityPage)
 	}, "reading relations of %q of %q", id, namespace)
 }
 
 // Merges implements [store.Entities].
 func (s *Store) Merges(ctx context.Context, namespace, id string) ([]store.EntityMerge, error) {
-	return call(s, func() ([]store.EntityMerge, error) {
+	return call(ctx, s, "merges", func(ctx context.Context) ([]store.EntityMerge, error) {
 		query, args := allMerges, []any{namespace}
 		if id != "" {
 			query, args = mergesOf, append(args, id)

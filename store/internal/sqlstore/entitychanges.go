@@ -68,7 +68,7 @@ const members = `SELECT id FROM entities WHERE namespace = $1 AND root = $2`
 
 // EndExtraction implements [store.Entities].
 func (s *Store) EndExtraction(ctx context.Context, namespace, id string, found store.EntitiesFound) (bool, error) {
-	return call(s, func() (ended bool, err error) {
+	return call(ctx, s, "end_extraction", func(ctx context.Context) (ended bool, err error) {
 		found, err := normalizeFound(found)
 		if err == nil {
 			err = s.resolving(ctx, namespace, func(r resolving) error {
@@ -85,7 +85,7 @@ func (s *Store) EndExtraction(ctx context.Context, namespace, id string, found s
 
 // MergeEntities implements [store.Entities].
 func (s *Store) MergeEntities(ctx context.Context, namespace string, m store.EntityMerge) (store.EntityMerge, error) {
-	return call(s, func() (done store.EntityMerge, err error) {
+	return call(ctx, s, "merge_entities", func(ctx context.Context) (done store.EntityMerge, err error) {
 		m, err := normalizeMerge(namespace, m)
 		if err == nil {
 			err = s.resolving(ctx, namespace, func(r resolving) error {
@@ -99,7 +99,7 @@ func (s *Store) MergeEntities(ctx context.Context, namespace string, m store.Ent
 
 // UndoMerge implements [store.Entities].
 func (s *Store) UndoMerge(ctx context.Context, namespace, mergeID, by string) (store.EntityMerge, error) {
-	return call(s, func() (undone store.EntityMerge, err error) {
+	return call(ctx, s, "undo_merge", func(ctx context.Context) (undone store.EntityMerge, err error) {
 		err = s.resolving(ctx, namespace, func(r resolving) error {
 			undone, err = r.undo(ctx, mergeID, entityName(by))
 			return err
@@ -110,7 +110,7 @@ func (s *Store) UndoMerge(ctx context.Context, namespace, mergeID, by string) (s
 
 // DeleteEntity implements [store.Entities].
 func (s *Store) DeleteEntity(ctx context.Context, namespace, id string) error {
-	return s.do(func() error {
+	return s.do(ctx, "delete_entity", func(ctx context.Context) error {
 		return s.resolving(ctx, namespace, func(r resolving) error {
 			if err := r.requireRoot(ctx, id); err != nil {
 				return err
@@ -122,7 +122,7 @@ func (s *Store) DeleteEntity(ctx context.Context, namespace, id string) error {
 
 // AddEntityVectors implements [store.Entities].
 func (s *Store) AddEntityVectors(ctx context.Context, namespace, embedder string, vectors []store.EntityVector) error {
-	return s.do(func() error {
+	return s.do(ctx, "add_entity_vectors", func(ctx context.Context) error {
 		vectors, err := normalizeEntityVectors(namespace, embedder, vectors)
 		if err != nil {
 			return err
@@ -140,7 +140,7 @@ func (s *Store) AddEntityVectors(ctx context.Context, namespace, embedder string
 
 // DropEntityVectors implements [store.Entities].
 func (s *Store) DropEntityVectors(ctx context.Context, namespace, exceptOf string) error {
-	return s.do(func() error {
+	return s.do(ctx, "drop_entity_vectors", func(ctx context.Context) error {
 		return s.resolving(ctx, namespace, func(r resolving) error {
 			_, err := r.Exec(ctx, dropEntityVectors, namespace, exceptOf)
 			return err

@@ -107,29 +107,30 @@ func deleteSome(table, where string) *Query {
 
 // MarkErased implements [store.Erasures].
 func (s *Store) MarkErased(ctx context.Context, key store.Key) error {
-	return s.do(func() error {
-		err := s.db.Transaction(ctx, "", func(tx Querier) error {
-			for _, q := range markErased {
-				if _, err := tx.Exec(ctx, q, key.Namespace, key.ThreadID); err != nil {
-					return err
-				}
+	return s.do(ctx, "mark_erased", func(ctx context.Context) error { return s.markErased(ctx, key) }, "marking %s as erased", key)
+}
+
+func (s *Store) markErased(ctx context.Context, key store.Key) error {
+	err := s.db.Transaction(ctx, "", func(tx Querier) error {
+		for _, q := range markErased {
+			if _, err := tx.Exec(ctx, q, key.Namespace, key.ThreadID); err != nil {
+				return err
 			}
-			return nil
-		})
-		if err = s.db.Classify(err); errors.Is(err, store.ErrErased) {
-			return nil
 		}
-		return err
-	}, "marking %s as erased", key)
+		return nil
+	})
+	if err = s.db.Classify(err); errors.Is(err, store.ErrErased) {
+		return nil
+	}
+	return err
 }
 
 // EraseThread implements [store.Erasures].
 func (s *Store) EraseThread(ctx context.Context, key store.Key) error {
-	err := s.MarkErased(ctx, key)
-	if err != nil {
-		return err
-	}
-	return s.do(func() error {
+	return s.do(ctx, "erase_thread", func(ctx context.Context) error {
+		if err := s.markErased(ctx, key); err != nil {
+			return err
+		}
 		for _, q := range []*Query{eraseRecords, eraseTools} {
 			err := eraseInBatches(func() (int64, error) {
 				return s.db.Writer.Exec(ctx, q, key.Namespace, key.ThreadID, store.EraseBatch)
@@ -161,7 +162,7 @@ func (s *Store) forget(ctx context.Context, key store.Key, sources []string, ext
 
 // ReplaceRecords implements [store.Erasures].
 func (s *Store) ReplaceRecords(ctx context.Context, key store.Key, records ...event.Record) error {
-	return s.do(func() error {
+	return s.do(ctx, "replace_records", func(ctx context.Context) error {
 		records, err := normalizeReplacedRecords(records)
 		if err != nil {
 			return err
@@ -174,7 +175,7 @@ func (s *Store) ReplaceRecords(ctx context.Context, key store.Key, records ...ev
 
 // ReplaceToolLogs implements [store.Erasures].
 func (s *Store) ReplaceToolLogs(ctx context.Context, key store.Key, logs ...store.ToolLog) error {
-	return s.do(func() error {
+	return s.do(ctx, "replace_tool_logs", func(ctx context.Context) error {
 		return replace(ctx, s, key, replaceTool, normalizeReplacedToolLogs(logs), func(l store.ToolLog) []any {
 			return []any{key.Namespace, key.ThreadID, l.ToolCallID, TextOrNull(l.Input), TextOrNull(l.Output)}
 		})
@@ -204,7 +205,7 @@ func replace[T any](ctx context.Context, s *Store, key store.Key, q *Query, give
 
 // ForgetMessages implements [store.Erasures].
 func (s *Store) ForgetMessages(ctx context.Context, key store.Key, ids ...string) error {
-	return s.do(func() error {
+	return s.do(ctx, "forget_messages", func(ctx context.Context) error {
 		for batch := range slices.Chunk(ids, store.EraseBatch) {
 			if err := s.forget(ctx, key, batch, endExtractionsOf, batch); err != nil {
 				return err
@@ -216,7 +217,7 @@ func (s *Store) ForgetMessages(ctx context.Context, key store.Key, ids ...string
 
 // ForgetEntities implements [store.Erasures].
 func (s *Store) ForgetEntities(ctx context.Context, namespace string, match func(name string) bool) (n int, err error) {
-	err = s.do(func() error {
+	err = s.do(ctx, "forget_entities", func(ctx context.Context) error {
 		n, err = forgetNamed(ctx, match, func(ctx context.Context, after string) ([]store.EntityVector, error) {
 			return all(ctx, s, s.db.Reader, entityNames, (*Store).scanName, namespace, after, store.MaxEntityPage)
 		}, func(ctx context.Context, id string) error {
@@ -235,42 +236,42 @@ func (s *Store) ForgetEntities(ctx context.Context, namespace string, match func
 
 // ThreadDocuments implements [store.Erasures].
 func (s *Store) ThreadDocuments(ctx context.Context, key store.Key) ([]string, error) {
-	return call(s, func() ([]string, error) {
+	return call(ctx, s, "thread_documents", func(ctx context.Context) ([]string, error) {
 		return all(ctx, s, s.db.Reader, threadDocuments, scanned[string], key.Namespace, key.ThreadID)
 	}, "reading the documents of %s", key)
 }
 
 // SubThreads implements [store.Erasures].
 func (s *Store) SubThreads(ctx context.Context, key store.Key) ([]string, error) {
-	return call(s, func() ([]string, error) {
+	return call(ctx, s, "sub_threads", func(ctx context.Context) ([]string, error) {
 		return all(ctx, s, s.db.Reader, subThreads, scanned[string], key.Namespace, key.ThreadID)
 	}, "reading the sub-agents of %s", key)
 }
 
 // ThreadIDs implements [store.Erasures].
 func (s *Store) ThreadIDs(ctx context.Context, namespace, after string, limit int) ([]string, error) {
-	return call(s, func() ([]string, error) {
+	return call(ctx, s, "thread_ids", func(ctx context.Context) ([]string, error) {
 		return all(ctx, s, s.db.Reader, threadIDs, scanned[string], namespace, after, min(limit, store.MaxLimit))
 	}, "listing the threads of %q", namespace)
 }
 
 // ThreadMentions implements [store.Erasures].
 func (s *Store) ThreadMentions(ctx context.Context, key store.Key, after store.Mention, limit int) ([]store.Mention, error) {
-	return call(s, func() ([]store.Mention, error) {
+	return call(ctx, s, "thread_mentions", func(ctx context.Context) ([]store.Mention, error) {
 		return all(ctx, s, s.db.Reader, mentionPage, (*Store).scanMention, key.Namespace, key.ThreadID, after.SourceType, after.SourceID, after.EntityID, min(limit, store.MaxLimit))
 	}, "reading the mentions of %s", key)
 }
 
 // ToolLogPage implements [store.Erasures].
 func (s *Store) ToolLogPage(ctx context.Context, key store.Key, after string, limit int) ([]store.ToolLog, error) {
-	return call(s, func() ([]store.ToolLog, error) {
+	return call(ctx, s, "tool_log_page", func(ctx context.Context) ([]store.ToolLog, error) {
 		return all(ctx, s, s.db.Reader, toolPage, (*Store).scanTool, key.Namespace, key.ThreadID, after, min(limit, store.MaxLimit))
 	}, "reading tool logs of %s", key)
 }
 
 // ThreadContents implements [store.Erasures].
 func (s *Store) ThreadContents(ctx context.Context, key store.Key) (store.ThreadContents, error) {
-	return call(s, func() (c store.ThreadContents, err error) {
+	return call(ctx, s, "thread_contents", func(ctx context.Context) (c store.ThreadContents, err error) {
 		err = Each(ctx, s.db.Reader, threadContents, func(row Row) error {
 			return row.Scan(&c.Records, &c.ToolLogs, &c.Extractions, &c.Mentions, &c.Documents)
 		}, key.Namespace, key.ThreadID)
@@ -280,14 +281,14 @@ func (s *Store) ThreadContents(ctx context.Context, key store.Key) (store.Thread
 
 // OldToolLogs implements [store.Erasures].
 func (s *Store) OldToolLogs(ctx context.Context, namespace string, before time.Time) (int, error) {
-	return call(s, func() (int, error) {
+	return call(ctx, s, "old_tool_logs", func(ctx context.Context) (int, error) {
 		return one(ctx, s, s.db.Reader, countOldTools, scanned[int], namespace, before)
 	}, "counting old tool logs of %q", namespace)
 }
 
 // PruneToolLogs implements [store.Erasures].
 func (s *Store) PruneToolLogs(ctx context.Context, namespace string, before time.Time) (int, error) {
-	return call(s, func() (int, error) {
+	return call(ctx, s, "prune_tool_logs", func(ctx context.Context) (int, error) {
 		n, err := s.db.Writer.Exec(ctx, pruneTools, namespace, before, store.EraseBatch)
 		return int(n), err
 	}, "deleting old tool logs of %q", namespace)
@@ -353,4 +354,9 @@ func (r resolving) recount(ctx context.Context, id string) error {
 		return err
 	}
 	return r.each(ctx, root, countRoot)
+}
+
+// Scrub implements [store.Erasures].
+func (s *Store) Scrub(ctx context.Context) error {
+	return s.do(ctx, "scrub", s.db.Scrub, "overwriting what was deleted")
 }

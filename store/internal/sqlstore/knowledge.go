@@ -133,7 +133,7 @@ const noRevision = -1
 
 // BeginKnowledge implements [store.Knowledge].
 func (s *Store) BeginKnowledge(ctx context.Context, namespace string, given store.KnowledgeDocument, begin store.KnowledgeBegin) (store.KnowledgeDocument, error) {
-	return call(s, func() (begun store.KnowledgeDocument, err error) {
+	return call(ctx, s, "begin_knowledge", func(ctx context.Context) (begun store.KnowledgeDocument, err error) {
 		d, err := normalizeKnowledge(namespace, given, begin)
 		if err != nil {
 			return d, err
@@ -148,7 +148,7 @@ func (s *Store) BeginKnowledge(ctx context.Context, namespace string, given stor
 
 // PutKnowledgeContent implements [store.Knowledge].
 func (s *Store) PutKnowledgeContent(ctx context.Context, namespace string, r store.KnowledgeRevision, digest string, c store.KnowledgeContent) error {
-	return s.do(func() error {
+	return s.do(ctx, "put_knowledge_content", func(ctx context.Context) error {
 		if err := checkPut(digest, c); err != nil {
 			return err
 		}
@@ -168,7 +168,7 @@ func (s *Store) PutKnowledgeContent(ctx context.Context, namespace string, r sto
 
 // KnowledgeContent implements [store.Knowledge].
 func (s *Store) KnowledgeContent(ctx context.Context, namespace string, r store.KnowledgeRevision) (store.KnowledgeContent, error) {
-	return call(s, func() (store.KnowledgeContent, error) {
+	return call(ctx, s, "knowledge_content", func(ctx context.Context) (store.KnowledgeContent, error) {
 		return one(ctx, s, s.db.Reader, oneContent, func(_ *Store, row Row) (c store.KnowledgeContent, err error) {
 			err = row.Scan(&c.Name, &c.MediaType, &c.Bytes)
 			return c, err
@@ -178,7 +178,7 @@ func (s *Store) KnowledgeContent(ctx context.Context, namespace string, r store.
 
 // AddChunks implements [store.Knowledge].
 func (s *Store) AddChunks(ctx context.Context, namespace string, r store.KnowledgeRevision, chunks []store.KnowledgeChunk) error {
-	return s.do(func() error {
+	return s.do(ctx, "add_chunks", func(ctx context.Context) error {
 		chunks, err := normalizeChunks(r, chunks)
 		if err != nil {
 			return err
@@ -191,7 +191,7 @@ func (s *Store) AddChunks(ctx context.Context, namespace string, r store.Knowled
 
 // AddContexts implements [store.Knowledge].
 func (s *Store) AddContexts(ctx context.Context, namespace string, r store.KnowledgeRevision, contexts []store.KnowledgeContext) error {
-	return s.do(func() error {
+	return s.do(ctx, "add_contexts", func(ctx context.Context) error {
 		contexts, err := normalizeContexts(contexts)
 		if err != nil {
 			return err
@@ -215,7 +215,7 @@ func (s *Store) processing(ctx context.Context, namespace string, r store.Knowle
 
 // FinishKnowledge implements [store.Knowledge].
 func (s *Store) FinishKnowledge(ctx context.Context, namespace string, r store.KnowledgeRevision, finish store.KnowledgeFinish) (store.KnowledgeDocument, error) {
-	return call(s, func() (d store.KnowledgeDocument, err error) {
+	return call(ctx, s, "finish_knowledge", func(ctx context.Context) (d store.KnowledgeDocument, err error) {
 		err = s.learning(ctx, namespace, r.Document, func(l learning) error {
 			d, err = l.finish(ctx, r, normalizeFinish(finish))
 			return err
@@ -226,7 +226,7 @@ func (s *Store) FinishKnowledge(ctx context.Context, namespace string, r store.K
 
 // DeleteKnowledge implements [store.Knowledge].
 func (s *Store) DeleteKnowledge(ctx context.Context, namespace, id string) error {
-	return s.do(func() error {
+	return s.do(ctx, "delete_knowledge", func(ctx context.Context) error {
 		return s.learning(ctx, namespace, id, func(l learning) error {
 			if _, err := l.document(ctx, lockKnowledge); err != nil {
 				return err
@@ -238,14 +238,14 @@ func (s *Store) DeleteKnowledge(ctx context.Context, namespace, id string) error
 
 // KnowledgeDocument implements [store.Knowledge].
 func (s *Store) KnowledgeDocument(ctx context.Context, namespace, id string) (store.KnowledgeDocument, error) {
-	return call(s, func() (store.KnowledgeDocument, error) {
+	return call(ctx, s, "knowledge_document", func(ctx context.Context) (store.KnowledgeDocument, error) {
 		return one(ctx, s, s.db.Reader, oneKnowledge, (*Store).scanKnowledge, namespace, id)
 	}, "document %q of %q", id, namespace)
 }
 
 // KnowledgeDocuments implements [store.Knowledge].
 func (s *Store) KnowledgeDocuments(ctx context.Context, namespace string, page store.KnowledgePage) ([]store.KnowledgeDocument, error) {
-	return call(s, func() ([]store.KnowledgeDocument, error) {
+	return call(ctx, s, "knowledge_documents", func(ctx context.Context) ([]store.KnowledgeDocument, error) {
 		var q selection
 		q.add(knowledgePage, namespace, page.AfterCollection, page.AfterSource)
 		if page.Collection != "" {
@@ -264,7 +264,7 @@ func (s *Store) KnowledgeDocuments(ctx context.Context, namespace string, page s
 
 // Chunks implements [store.Knowledge].
 func (s *Store) Chunks(ctx context.Context, namespace string, r store.KnowledgeRevision, from, limit int) ([]store.KnowledgeChunk, error) {
-	return call(s, func() ([]store.KnowledgeChunk, error) {
+	return call(ctx, s, "chunks", func(ctx context.Context) ([]store.KnowledgeChunk, error) {
 		var q selection
 		q.add(chunksFrom, namespace, r.Document, r.Number)
 		q.add(fromIndex, from)
@@ -275,7 +275,7 @@ func (s *Store) Chunks(ctx context.Context, namespace string, r store.KnowledgeR
 
 // ChunksWithout implements [store.Knowledge].
 func (s *Store) ChunksWithout(ctx context.Context, namespace string, r store.KnowledgeRevision, embedder string, limit int) ([]store.KnowledgeChunk, error) {
-	return call(s, func() ([]store.KnowledgeChunk, error) {
+	return call(ctx, s, "chunks_without", func(ctx context.Context) ([]store.KnowledgeChunk, error) {
 		var q selection
 		order := byDocument
 		if r == (store.KnowledgeRevision{}) {
@@ -294,7 +294,7 @@ func (s *Store) ChunksWithout(ctx context.Context, namespace string, r store.Kno
 
 // KnowledgeIndex implements [store.Knowledge].
 func (s *Store) KnowledgeIndex(ctx context.Context, namespace string) (store.KnowledgeIndex, error) {
-	return call(s, func() (store.KnowledgeIndex, error) {
+	return call(ctx, s, "knowledge_index", func(ctx context.Context) (store.KnowledgeIndex, error) {
 		index := store.KnowledgeIndex{Embedders: []store.KnowledgeEmbedder{}}
 		err := s.db.Snapshot(ctx, func(tx Querier) error {
 			err := Each(ctx, tx, visibleKnowledge, func(row Row) error { return row.Scan(&index.Documents, &index.Chunks) }, namespace)
@@ -314,14 +314,14 @@ func (s *Store) KnowledgeIndex(ctx context.Context, namespace string) (store.Kno
 
 // KnowledgeNamespaces implements [store.Knowledge].
 func (s *Store) KnowledgeNamespaces(ctx context.Context) ([]string, error) {
-	return call(s, func() ([]string, error) {
+	return call(ctx, s, "knowledge_namespaces", func(ctx context.Context) ([]string, error) {
 		return all(ctx, s, s.db.Reader, knowledgeNamespaces, scanned[string])
 	}, "namespaces with documents")
 }
 
 // KnowledgeCollections implements [store.Knowledge].
 func (s *Store) KnowledgeCollections(ctx context.Context, namespace string) ([]string, error) {
-	return call(s, func() ([]string, error) {
+	return call(ctx, s, "knowledge_collections", func(ctx context.Context) ([]string, error) {
 		return all(ctx, s, s.db.Reader, knowledgeCollections, scanned[string], namespace, store.MaxKnowledgeCollections)
 	}, "collections of %q", namespace)
 }
@@ -331,7 +331,7 @@ func (s *Store) HasVectors() bool { return s.db.Knowledge.HasVectors() }
 
 // AddVectors implements [store.Knowledge].
 func (s *Store) AddVectors(ctx context.Context, namespace, embedder string, vectors []store.KnowledgeVector) error {
-	return s.do(func() error {
+	return s.do(ctx, "add_vectors", func(ctx context.Context) error {
 		vectors, err := normalizeVectors(embedder, vectors)
 		switch {
 		case err != nil || len(vectors) == 0:
@@ -347,7 +347,7 @@ func (s *Store) AddVectors(ctx context.Context, namespace, embedder string, vect
 
 // DropVectors implements [store.Knowledge].
 func (s *Store) DropVectors(ctx context.Context, namespace, embedder string) error {
-	return s.do(func() error {
+	return s.do(ctx, "drop_vectors", func(ctx context.Context) error {
 		if !s.HasVectors() {
 			return ctx.Err()
 		}
@@ -359,7 +359,7 @@ func (s *Store) DropVectors(ctx context.Context, namespace, embedder string) err
 
 // SearchText implements [store.Knowledge].
 func (s *Store) SearchText(ctx context.Context, namespace, query string, in store.KnowledgeScope) ([]store.KnowledgeHit, error) {
-	return call(s, func() (hits []store.KnowledgeHit, err error) {
+	return call(ctx, s, "search_text", func(ctx context.Context) (hits []store.KnowledgeHit, err error) {
 		err = s.db.Snapshot(ctx, func(tx Querier) error {
 			hits, err = s.db.Knowledge.SearchText(ctx, tx, namespace, query, in)
 			return err
@@ -370,7 +370,7 @@ func (s *Store) SearchText(ctx context.Context, namespace, query string, in stor
 
 // SearchVectors implements [store.Knowledge]. It compares all vectors of the embedder in the collections, or all of their signs.
 func (s *Store) SearchVectors(ctx context.Context, namespace, embedder string, vector []float32, in store.KnowledgeScope) ([]store.KnowledgeHit, error) {
-	return call(s, func() (hits []store.KnowledgeHit, err error) {
+	return call(ctx, s, "search_vectors", func(ctx context.Context) (hits []store.KnowledgeHit, err error) {
 		unit, ok := unitVector(vector)
 		if !ok || !s.HasVectors() || len(unit) > store.MaxKnowledgeDimension {
 			return nil, ctx.Err()

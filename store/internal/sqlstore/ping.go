@@ -22,14 +22,14 @@ var (
 
 // ID implements [store.Identified].
 func (s *Store) ID(ctx context.Context) (string, error) {
-	return call(s, func() (string, error) {
+	return call(ctx, s, "id", func(ctx context.Context) (string, error) {
 		return one(ctx, s, s.db.Reader, databaseID, scanned[string])
 	}, "reading the id of the database")
 }
 
 // Ping implements [store.Store]. It checks that the database responds, has room and accepts writes.
 func (s *Store) Ping(ctx context.Context) error {
-	return s.do(func() error {
+	return s.do(ctx, "ping", func(ctx context.Context) error {
 		if _, err := one(ctx, s, s.db.Reader, anything, scanned[int]); err != nil {
 			return err
 		}

@@ -70,8 +70,33 @@ func (s recordShape) query() *Query {
 	return q
 }
 
+// Append implements [store.Store].
+func (s *Store) Append(ctx context.Context, key store.Key, batch store.Batch) (store.Appended, error) {
+	if s.around != nil {
+		return surrounded(ctx, s, "append", func(ctx context.Context) (store.Appended, error) { return s.append(ctx, key, batch) })
+	}
+	return s.append(ctx, key, batch)
+}
+
+func (s *Store) append(ctx context.Context, key store.Key, batch store.Batch) (appended store.Appended, err error) {
+	if batch, err = normalizeBatch(key, batch); err == nil {
+		appended, err = s.db.Append(ctx, key, batch)
+	}
+	if err != nil {
+		return store.Appended{}, s.failed(err, "appending to %s", key)
+	}
+	return appended, nil
+}
+
 // Records implements [store.Store].
 func (s *Store) Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
+	if s.around != nil {
+		return surrounded(ctx, s, "records", func(ctx context.Context) ([]event.Record, error) { return s.records(ctx, key, q) })
+	}
+	return s.records(ctx, key, q)
+}
+
+func (s *Store) records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
 	q = q.WithDefaults()
 	args := append(make([]any, 0, 8), key.Namespace, key.ThreadID, q.After, q.Before)
 	if len(q.Types) > 0 {
@@ -117,6 +142,13 @@ func (s *Store) RecordsByID(ctx context.Context, key store.Key, ids ...string) (
 	if len(ids) == 0 {
 		return nil, nil
 	}
+	if s.around != nil {
+		return surrounded(ctx, s, "records_by_id", func(ctx context.Context) ([]event.Record, error) { return s.recordsByID(ctx, key, ids) })
+	}
+	return s.recordsByID(ctx, key, ids)
+}
+
+func (s *Store) recordsByID(ctx context.Context, key store.Key, ids []string) ([]event.Record, error) {
 	records, err := all(ctx, s, s.db.Reader, recordsByID, (*Store).scanRecord, key.Namespace, key.ThreadID, ids)
 	if err != nil {
 		return nil, s.failed(err, "records of %s by id", key)
@@ -125,22 +157,20 @@ func (s *Store) RecordsByID(ctx context.Context, key store.Key, ids ...string) (
 }
 
 // RecordIn returns a record in a transaction.
-func (s *Store) RecordIn(ctx context.Context, tx Querier, key store.Key, id string) (event.Record, error) {
+func RecordIn(ctx context.Context, s *Store, tx Querier, key store.Key, id string) (event.Record, error) {
 	return one(ctx, s, tx, oneRecord, (*Store).scanRecord, key.Namespace, key.ThreadID, id)
 }
 
 // ToolLog implements [store.Store].
 func (s *Store) ToolLog(ctx context.Context, key store.Key, toolCallID string) (store.ToolLog, error) {
-	l, err := one(ctx, s, s.db.Reader, oneTool, (*Store).scanTool, key.Namespace, key.ThreadID, toolCallID)
-	if err != nil {
-		return store.ToolLog{}, s.failed(err, "tool log %q of %s", toolCallID, key)
-	}
-	return l, nil
+	return call(ctx, s, "tool_log", func(ctx context.Context) (store.ToolLog, error) {
+		return one(ctx, s, s.db.Reader, oneTool, (*Store).scanTool, key.Namespace, key.ThreadID, toolCallID)
+	}, "tool log %q of %s", toolCallID, key)
 }
 
 // ToolLogs implements [store.Store].
 func (s *Store) ToolLogs(ctx context.Context, key store.Key) ([]store.ToolLog, error) {
-	return call(s, func() ([]store.ToolLog, error) {
+	return call(ctx, s, "tool_logs", func(ctx context.Context) ([]store.ToolLog, error) {
 		return all(ctx, s, s.db.Reader, allTools, (*Store).scanTool, key.Namespace, key.ThreadID)
 	}, "tool logs of %s", key)
 }

@@ -138,6 +138,13 @@ func callWaits(condition *Query) *Query {
 
 // Thread implements [store.Store].
 func (s *Store) Thread(ctx context.Context, key store.Key) (store.Thread, error) {
+	if s.around != nil {
+		return surrounded(ctx, s, "thread", func(ctx context.Context) (store.Thread, error) { return s.thread(ctx, key) })
+	}
+	return s.thread(ctx, key)
+}
+
+func (s *Store) thread(ctx context.Context, key store.Key) (store.Thread, error) {
 	t, err := one(ctx, s, s.db.Reader, oneThread, (*Store).scanThread, key.Namespace, key.ThreadID)
 	if errors.Is(err, store.ErrNotFound) {
 		if erased, looking := exists(ctx, s, s.db.Reader, erasedThread, key.Namespace, key.ThreadID); erased || looking != nil {
@@ -152,7 +159,7 @@ func (s *Store) Thread(ctx context.Context, key store.Key) (store.Thread, error)
 
 // PendingApprovals implements [store.Store].
 func (s *Store) PendingApprovals(ctx context.Context, namespace string) (store.PendingApprovals, error) {
-	return call(s, func() (out store.PendingApprovals, err error) {
+	return call(ctx, s, "pending_approvals", func(ctx context.Context) (out store.PendingApprovals, err error) {
 		err = Each(ctx, s.db.Reader, pendingApprovals, func(row Row) error {
 			return row.Scan(&out.Count, s.db.Time(&out.Oldest))
 		}, namespace)
@@ -162,7 +169,7 @@ func (s *Store) PendingApprovals(ctx context.Context, namespace string) (store.P
 
 // Threads implements [store.Store].
 func (s *Store) Threads(ctx context.Context, namespace string, page store.ThreadPage) ([]store.Thread, error) {
-	return call(s, func() (out []store.Thread, err error) {
+	return call(ctx, s, "threads", func(ctx context.Context) (out []store.Thread, err error) {
 		page := threadPageDefaults(page)
 		for _, g := range threadGroups(page) {
 			g.Limit = page.Limit - len(out)
@@ -243,7 +250,7 @@ func (q *selection) filter(f store.ThreadFilter) {
 
 // CountThreads implements [store.Store].
 func (s *Store) CountThreads(ctx context.Context, namespace string, f store.ThreadFilter) (store.ThreadCounts, error) {
-	return call(s, func() (out store.ThreadCounts, err error) {
+	return call(ctx, s, "count_threads", func(ctx context.Context) (out store.ThreadCounts, err error) {
 		var q selection
 		q.add(countedThreads, namespace)
 		q.filter(f)
@@ -261,7 +268,7 @@ func (s *Store) CountThreads(ctx context.Context, namespace string, f store.Thre
 
 // Previews implements [store.Store].
 func (s *Store) Previews(ctx context.Context, namespace string, threadIDs ...string) (map[string]string, error) {
-	return call(s, func() (map[string]string, error) {
+	return call(ctx, s, "previews", func(ctx context.Context) (map[string]string, error) {
 		out := map[string]string{}
 		err := Each(ctx, s.db.Reader, firstMessages, func(row Row) error {
 			var id string
@@ -281,7 +288,7 @@ func (s *Store) Previews(ctx context.Context, namespace string, threadIDs ...str
 
 // WaitingRecords implements [store.Store].
 func (s *Store) WaitingRecords(ctx context.Context, namespace string, threadIDs ...string) (map[string][]event.Record, error) {
-	return call(s, func() (map[string][]event.Record, error) {
+	return call(ctx, s, "waiting_records", func(ctx context.Context) (map[string][]event.Record, error) {
 		out := map[string][]event.Record{}
 		err := Each(ctx, s.db.Reader, waitingCalls, func(row Row) error {
 			var id string
