@@ -20,11 +20,18 @@ import (
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/telemetry"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/webhook"
 	"github.com/threadmill/threadmill/workflows"
 )
+
+// runtimeStore is what a runtime needs of a store.
+type runtimeStore interface {
+	activities.Store
+	store.Agents
+}
 
 // New validates the configuration and returns a runtime. It starts nothing.
 func New(cfg Config) (*Runtime, error) {
@@ -55,14 +62,18 @@ func New(cfg Config) (*Runtime, error) {
 		return nil, err
 	}
 	records, agents := cfg.Store, cfg.AgentSource
-	cfg.Store, cfg.Stream, cfg.Models = observer.Store(cfg.Store), observer.Stream(cfg.Stream), observer.Models(cfg.Models)
+	observed, err := store.Ask[runtimeStore](observer.Store(records))
+	if err != nil {
+		return nil, fmt.Errorf("threadmill: Config.Store: %w", err)
+	}
+	cfg.Store, cfg.Stream, cfg.Models = observed, observer.Stream(cfg.Stream), observer.Models(cfg.Models)
 	known := cfg.known(tools, hooks, changing)
 	if err := cfg.checkNames(known); err != nil {
 		return nil, err
 	}
-	cfg.AgentSource = registry.New(cfg.AgentSource, cfg.Store, known)
+	cfg.AgentSource = registry.New(cfg.AgentSource, observed, known)
 	r := &Runtime{
-		cfg: cfg, rules: rules, known: known, observer: observer, queuesOfSteps: cfg.stepQueues(tools),
+		cfg: cfg, store: observed, rules: rules, known: known, observer: observer, queuesOfSteps: cfg.stepQueues(tools),
 		workflows: workflows.Workflows{Hooks: hooks, Rules: rules, Redact: cfg.Redact, StaleAfter: cfg.StaleAfter},
 	}
 	if observer != nil {
@@ -129,7 +140,7 @@ func (r *Runtime) work(tools *tool.Set, hooks *hook.Set) (err error) {
 	}
 	r.activities, err = activities.New(activities.Config{
 		CallTool: r.observer.CallTool, ModelQueues: cfg.modelQueues(), Used: r.limits.add, LimitQueue: cfg.setQueueLimit,
-		Agents: cfg.AgentSource, Store: cfg.Store, Stream: cfg.Stream, Models: cfg.Models, Fallbacks: cfg.Fallbacks, Tools: tools, ToolSource: cfg.ToolSource, Hooks: hooks, Rules: r.rules,
+		Agents: cfg.AgentSource, Store: r.store, Stream: cfg.Stream, Models: cfg.Models, Fallbacks: cfg.Fallbacks, Tools: tools, ToolSource: cfg.ToolSource, Hooks: hooks, Rules: r.rules,
 		Knowledge: knowledge, ApprovalRules: cfg.ApprovalRules, ApproverGroups: cfg.ApproverGroups, UnlistedApprovals: cfg.UnlistedApprovals,
 		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Redact: cfg.Redact, Deliver: r.client.Deliver,
 		CloseIdle: r.closeIdle, NoLocalSteps: cfg.StepsAsActivities, Retained: r.observer.Retained,

@@ -108,7 +108,7 @@ func (r *Runtime) would(ctx context.Context, p Proposal) (configdiff.Side, error
 	if out.Retention, err = r.dueBy(ctx, p.Retention); err != nil {
 		return out, err
 	}
-	source := registry.New(withAgents(agent.Fixed(p.Agents), r.cfg.Agents), r.cfg.Store, r.known)
+	source := registry.New(withAgents(agent.Fixed(p.Agents), r.cfg.Agents), r.store, r.known)
 	out.Agents, err = effective(ctx, source, r.client.Namespace())
 	return out, err
 }

@@ -22,7 +22,7 @@ func (r *Runtime) Erase(ctx context.Context, threadID, by string) (signals.Erasu
 
 // Erasure returns the receipt of the erasure of a thread. The error wraps [store.ErrNotFound] if there is none.
 func (r *Runtime) Erasure(ctx context.Context, threadID string) (signals.Erasure, error) {
-	e, err := erasures.Load(ctx, r.cfg.Store, r.client.Namespace(), threadID)
+	e, err := erasures.Load(ctx, r.store, r.client.Namespace(), threadID)
 	if err != nil {
 		return e, fmt.Errorf("reading the receipt of the erasure of thread %q: %w", threadID, err)
 	}
@@ -34,7 +34,7 @@ func (r *Runtime) Erasure(ctx context.Context, threadID string) (signals.Erasure
 // known. It returns the receipt when nothing is found any more; the erasure goes on if ctx ends before. An invalid name or term is
 // an [*event.FieldError]. See docs/erasure.md.
 func (r *Runtime) ErasePerson(ctx context.Context, name string, terms []string, by string) (signals.PersonErasure, error) {
-	e, err := erasures.BeginPerson(ctx, r.cfg.Store, r.client.Namespace(), erasures.PersonRequest{Person: name, Terms: terms}, by)
+	e, err := erasures.BeginPerson(ctx, r.store, r.client.Namespace(), erasures.PersonRequest{Person: name, Terms: terms}, by)
 	if err != nil {
 		return signals.PersonErasure{}, fmt.Errorf("erasing a person: %w", err)
 	}
@@ -47,7 +47,7 @@ const longWait = 10 * time.Minute
 // checkErasures finds threads for which the erasure of a person waits.
 func (r *Runtime) checkErasures(ctx context.Context) (found []doctor.Finding) {
 	const check = "erasures"
-	all, err := erasures.PeopleInProgress(ctx, r.cfg.Store, r.client.Namespace())
+	all, err := erasures.PeopleInProgress(ctx, r.store, r.client.Namespace())
 	if err != nil {
 		return nil // the check of the store tells it
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -25,7 +26,7 @@ import (
 // faulty is a store that does not answer while down is set, and tells how often it was
 // asked then.
 type faulty struct {
-	store.Store
+	teststore.Store
 	down   atomic.Bool
 	asked  atomic.Int64
 	looked atomic.Int64 // for a record by its id

@@ -56,7 +56,7 @@ const knowledgeSlots = 4
 func (r *Runtime) libraryConfig() (library.Config, error) {
 	k := r.cfg.Knowledge
 	cfg := library.Config{
-		Store: r.cfg.Store, Model: k.Embedder, Dimension: k.Dimension, ChunkTokens: k.ChunkTokens, OverlapTokens: k.OverlapTokens,
+		Store: r.store, Model: k.Embedder, Dimension: k.Dimension, ChunkTokens: k.ChunkTokens, OverlapTokens: k.OverlapTokens,
 		ContextModel: k.ContextModel, RerankModel: k.RerankModel, Private: k.PrivateAddresses, Redact: r.cfg.Redact, Logger: r.cfg.Logger, Observe: r.observer.Retrieval,
 		Start: func(ctx context.Context, namespace string, doc store.KnowledgeDocument, force bool) error {
 			return r.client.Ingest(ctx, signals.IngestStep{Namespace: namespace, Document: doc.ID, Revision: doc.Revision, Source: doc.Source, Force: force})
@@ -142,7 +142,7 @@ func (r *Runtime) prepareKnowledge(ctx context.Context) {
 	if err := r.embedEntities(ctx); err != nil {
 		r.cfg.Logger.Warn("the entities cannot be read", "error", err)
 	}
-	queued, err := r.cfg.Store.ExtractionNamespaces(ctx)
+	queued, err := r.store.ExtractionNamespaces(ctx)
 	if err != nil {
 		r.cfg.Logger.Warn("the queued searches for entities cannot be read", "error", err)
 	}
@@ -154,7 +154,7 @@ func (r *Runtime) prepareKnowledge(ctx context.Context) {
 }
 
 func (r *Runtime) embedDocuments(ctx context.Context) error {
-	namespaces, err := r.cfg.Store.KnowledgeNamespaces(ctx)
+	namespaces, err := r.store.KnowledgeNamespaces(ctx)
 	if err != nil {
 		return err
 	}
@@ -177,12 +177,12 @@ func (r *Runtime) embedDocuments(ctx context.Context) error {
 }
 
 func (r *Runtime) embedEntities(ctx context.Context) error {
-	namespaces, err := r.cfg.Store.EntityNamespaces(ctx)
+	namespaces, err := r.store.EntityNamespaces(ctx)
 	if err != nil {
 		return err
 	}
 	for _, namespace := range namespaces {
-		missing, err := r.cfg.Store.EntitiesWithout(ctx, namespace, r.library.Embedder(), "", 1)
+		missing, err := r.store.EntitiesWithout(ctx, namespace, r.library.Embedder(), "", 1)
 		if err != nil {
 			return err
 		}

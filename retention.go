@@ -129,7 +129,7 @@ func (r *Runtime) dueBy(ctx context.Context, keep Retention) (out retention.Due,
 	}
 	if limits.ToolLogs > 0 {
 		out.ToolLogAge = signals.Duration(limits.ToolLogs).String()
-		if out.ToolLogs, err = r.cfg.Store.OldToolLogs(ctx, r.client.Namespace(), now.Add(-limits.ToolLogs)); err != nil {
+		if out.ToolLogs, err = r.store.OldToolLogs(ctx, r.client.Namespace(), now.Add(-limits.ToolLogs)); err != nil {
 			return out, err
 		}
 	}
@@ -138,7 +138,7 @@ func (r *Runtime) dueBy(ctx context.Context, keep Retention) (out retention.Due,
 
 // lastReceipt returns the receipt of the last pass, or nil if there was none.
 func (r *Runtime) lastReceipt(ctx context.Context) (*signals.Retained, error) {
-	last, err := r.cfg.Store.Document(ctx, r.client.Namespace(), retention.Kind, retention.Last)
+	last, err := r.store.Document(ctx, r.client.Namespace(), retention.Kind, retention.Last)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil //nolint:nilnil // documented
 	}
@@ -165,7 +165,7 @@ func (r *Runtime) dueThreads(ctx context.Context, status string, before time.Tim
 	due := []string{}
 	page := store.ThreadPage{Status: status, Limit: 200, CursorUpdatedAt: before}
 	for {
-		rows, err := r.cfg.Store.Threads(ctx, r.client.Namespace(), page)
+		rows, err := r.store.Threads(ctx, r.client.Namespace(), page)
 		if err != nil {
 			return nil, err
 		}

@@ -228,6 +228,7 @@ type Config struct {
 // Runtime runs threads.
 type Runtime struct {
 	cfg        Config
+	store      runtimeStore
 	activities *activities.Activities
 	library    *library.Library
 	limits     *modelLimits

@@ -28,11 +28,20 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
+// Store is what activities need of a store.
+type Store interface {
+	store.Store
+	store.Documents
+	store.Knowledge
+	store.Entities
+	store.Erasures
+}
+
 // Config configures [Activities].
 type Config struct {
 	// Agents, Store and Stream are required.
 	Agents agent.Source
-	Store  store.Store
+	Store  Store
 	Stream stream.Stream
 
 	// Models maps provider names, the part before the slash in an agent's model, to providers.

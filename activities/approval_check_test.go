@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -40,7 +41,7 @@ func (r *registry) Agent(context.Context, string, string) (agent.Agent, error) {
 // faulty is a store that fails a number of reads of records, and a number of stores of tool
 // results.
 type faulty struct {
-	store.Store
+	teststore.Store
 	reads, ends int
 }
 

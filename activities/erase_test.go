@@ -9,13 +9,14 @@ import (
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/internal/erasures"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
 
 // startedInScrub is a Temporal and a store: while the files are cleaned, a client starts the thread again.
 type startedInScrub struct {
-	store.Store
+	teststore.Store
 	activities.Histories
 	starts  bool
 	runs    []signals.WorkflowRun
@@ -52,7 +53,7 @@ func (s *startedInScrub) Erase(context.Context, signals.EraseStep) error        
 func TestEraseFinishLooksLast(t *testing.T) {
 	late := &startedInScrub{starts: true}
 	w := newFixture(t, func(c *activities.Config) {
-		late.Store = c.Store
+		late.Store = teststore.Of(c.Store)
 		c.Store, c.Histories = late, late
 	})
 	in := signals.EraseFinish{
@@ -85,7 +86,7 @@ func TestEraseFinishLooksLast(t *testing.T) {
 func TestFilesAreCleanedOnce(t *testing.T) {
 	s := &startedInScrub{}
 	w := newFixture(t, func(c *activities.Config) {
-		s.Store = c.Store
+		s.Store = teststore.Of(c.Store)
 		c.Store, c.Histories = s, s
 	})
 	for i, id := range []string{"t1", "t2"} {

@@ -23,6 +23,7 @@ import (
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -57,7 +58,7 @@ type fixture struct {
 	t      *testing.T
 	all    *activities.Activities
 	env    *testsuite.TestActivityEnvironment
-	store  store.Store
+	store  teststore.Store
 	stream stream.Stream
 	model  *model
 }

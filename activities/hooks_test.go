@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -395,14 +396,14 @@ func TestProcessorsProduce(t *testing.T) {
 }
 
 // downStore fails.
-type downStore struct{ store.Store }
+type downStore struct{ teststore.Store }
 
 func (downStore) RecordsByID(context.Context, store.Key, ...string) ([]event.Record, error) {
 	return nil, errors.New("connection refused")
 }
 
 func TestHooksWaitForTheStore(t *testing.T) {
-	w := newFixture(t, func(c *activities.Config) { c.Store = downStore{c.Store} })
+	w := newFixture(t, func(c *activities.Config) { c.Store = downStore{teststore.Of(c.Store)} })
 	_, err := w.runHooks(step.Hook{Thread: ref, EventID: "e1", EventType: event.TypeMessage, Flush: says("e1", "hello")})
 	require.Equal(t, step.ErrTypeRetry, appError(t, err).Type(), "an outage is waited out")
 }

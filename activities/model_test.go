@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -116,7 +117,7 @@ func TestReplyOfAnotherAttemptStands(t *testing.T) {
 
 // idStore counts how often records are looked up by their ids, and the prompts in appends.
 type idStore struct {
-	store.Store
+	teststore.Store
 	asked, prompts int
 }
 
@@ -138,7 +139,7 @@ func (s *idStore) RecordsByID(ctx context.Context, key store.Key, ids ...string)
 // have stored anything.
 func TestOwnRecordsAreNotRead(t *testing.T) {
 	ids := &idStore{}
-	w := newFixture(t, func(c *activities.Config) { ids.Store, c.Store = c.Store, ids }, add)
+	w := newFixture(t, func(c *activities.Config) { ids.Store, c.Store = teststore.Of(c.Store), ids }, add)
 	in := modelStep()
 	first, err := w.callModel(in)
 	require.NoError(t, err)
@@ -157,7 +158,7 @@ func TestOwnRecordsAreNotRead(t *testing.T) {
 // TestPromptIsWrittenOnce: what the calls of a thread have in common is not even sent to the store again.
 func TestPromptIsWrittenOnce(t *testing.T) {
 	ids := &idStore{}
-	w := newFixture(t, func(c *activities.Config) { ids.Store, c.Store = c.Store, ids }, add)
+	w := newFixture(t, func(c *activities.Config) { ids.Store, c.Store = teststore.Of(c.Store), ids }, add)
 	in := modelStep()
 	for _, id := range []string{"t1", "t1", "t2"} {
 		in.Thread.ThreadID, in.MessageID = id, in.MessageID+".1"

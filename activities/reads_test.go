@@ -12,13 +12,14 @@ import (
 	"github.com/threadmill/threadmill/internal/names"
 	agents "github.com/threadmill/threadmill/internal/registry"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 )
 
 // readStore counts what is read.
 type readStore struct {
-	store.Store
+	teststore.Store
 	records, agents int
 }
 
@@ -41,7 +42,7 @@ func (s *readStore) Agent(ctx context.Context, namespace, name string) (store.Ag
 func TestToolTurnReads(t *testing.T) {
 	reads := &readStore{}
 	w := newFixture(t, func(c *activities.Config) {
-		reads.Store, c.Store = c.Store, reads
+		reads.Store, c.Store = teststore.Of(c.Store), reads
 		c.Agents = agents.New(c.Agents, reads, names.Known{})
 	}, add)
 	w.model.answer = func(_ context.Context, req llm.Request, _ func(llm.Delta)) (llm.Response, error) {

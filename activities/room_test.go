@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -44,7 +45,7 @@ func TestContextHasABound(t *testing.T) {
 
 // largeReads remembers which threads were read in large pages.
 type largeReads struct {
-	store.Store
+	teststore.Store
 	mu      sync.Mutex
 	threads map[string]bool
 }
@@ -68,7 +69,7 @@ func (s *largeReads) count() int {
 func TestContextsInFlight(t *testing.T) {
 	const large, small = 3, 3
 	reads := &largeReads{threads: map[string]bool{}}
-	w := newFixture(t, func(c *activities.Config) { reads.Store, c.Store = c.Store, reads })
+	w := newFixture(t, func(c *activities.Config) { reads.Store, c.Store = teststore.Of(c.Store), reads })
 	w.all.SetContextMemory(33 << 20) // for one large context, and what remains of it for a few small ones
 	var mu sync.Mutex
 	inFlight, most := 0, 0

@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
@@ -227,8 +228,8 @@ func TestTaskLostWithItsWorker(t *testing.T) {
 func TestTaskIsLookedAtBeforeItBegins(t *testing.T) {
 	for name, fault := range map[string]func(*activities.Config, *registry){
 		"the registry did not answer":   func(_ *activities.Config, r *registry) { r.faults = 1 },
-		"the approvals were not read":   func(c *activities.Config, _ *registry) { c.Store = &faulty{Store: c.Store, reads: 1} },
-		"the refusal could not be kept": func(c *activities.Config, _ *registry) { c.Store = &faulty{Store: c.Store, ends: 1} },
+		"the approvals were not read":   func(c *activities.Config, _ *registry) { c.Store = &faulty{Store: teststore.Of(c.Store), reads: 1} },
+		"the refusal could not be kept": func(c *activities.Config, _ *registry) { c.Store = &faulty{Store: teststore.Of(c.Store), ends: 1} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			build, agents := backgroundTool(returns("built")), newRegistry("build")

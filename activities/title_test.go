@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -229,7 +230,7 @@ func TestTitleAfterAnOutage(t *testing.T) {
 	broken := &outage{failed: map[string]bool{}}
 	w := newFixture(t, func(c *activities.Config) {
 		titles(c)
-		broken.Store, c.Store = c.Store, broken
+		broken.Store, c.Store = teststore.Of(c.Store), broken
 	})
 	w.model.answer = replies("Trip to Lisbon")
 	require.NoError(t, w.retried(signals.ActivityTitleThread, titleStep()))
@@ -241,7 +242,7 @@ func TestTitleAfterAnOutage(t *testing.T) {
 
 // outage is a store whose calls fail once each.
 type outage struct {
-	store.Store
+	teststore.Store
 	failed map[string]bool
 }
 

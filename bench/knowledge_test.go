@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
@@ -52,7 +53,7 @@ func TestQuality(t *testing.T) {
 			for _, language := range languages {
 				set, err := ownSet(language)
 				require.NoError(t, err)
-				rows, err := rate(t.Context(), s, set, models{})
+				rows, err := rate(t.Context(), teststore.Of(s), set, models{})
 				require.NoError(t, err)
 				checked := 0
 				for _, row := range rows {

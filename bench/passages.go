@@ -8,6 +8,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/library"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -60,7 +61,7 @@ func (m *meter) ingest(ctx context.Context, l language) (*passagesReport, error)
 	report := &passagesReport{Documents: m.Knowledge.Documents}
 	var started []string
 	lib := library.New(library.Config{
-		Store: m.world.store,
+		Store: teststore.Of(m.world.store),
 		Start: func(ctx context.Context, namespace string, d store.KnowledgeDocument, force bool) error {
 			started = append(started, signals.IngestWorkflowID(namespace, d.ID, d.Revision))
 			return m.world.mill.threads.Ingest(ctx, signals.IngestStep{

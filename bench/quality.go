@@ -9,6 +9,7 @@ import (
 
 	"github.com/threadmill/threadmill/internal/knowledge"
 	"github.com/threadmill/threadmill/internal/library"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/google"
 	"github.com/threadmill/threadmill/llm/openai"
@@ -58,7 +59,7 @@ func (m *meter) quality(ctx context.Context) ([]qualityRow, error) {
 	var rows []qualityRow
 	err = m.eachStore(ctx, func(name string, s store.Store) error {
 		for _, set := range sets {
-			found, err := rate(ctx, s, set, with)
+			found, err := rate(ctx, teststore.Of(s), set, with)
 			if err != nil {
 				return fmt.Errorf("%s, %s: %w", name, set.name, err)
 			}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/internal/library"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -18,13 +19,14 @@ func (m *meter) search(ctx context.Context) ([]searchRow, error) {
 	var rows []searchRow
 	err := m.eachStore(ctx, func(name string, s store.Store) error {
 		row := searchRow{Store: name}
-		b := newBookshelf(s)
+		documents := teststore.Of(s)
+		b := newBookshelf(documents)
 		if err := b.fill(ctx, m.Knowledge.Chunks, m.say); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}
 		row.Documents, row.Chunks, row.Bytes = b.documents, b.chunks, b.bytes
 		row.DocumentsPerSecond, row.ChunksPerSecond = rateOf(b.documents, b.indexing), rateOf(b.chunks, b.indexing)
-		if s.HasVectors() {
+		if documents.HasVectors() {
 			row.VectorsPerSecond = rateOf(b.chunks, b.embedding)
 		}
 		m.say("%s: %d documents, %d chunks: %.0f chunks/s", name, b.documents, b.chunks, row.ChunksPerSecond)

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -73,7 +74,7 @@ func countCalls(n *atomic.Int64) grpc.UnaryClientInterceptor {
 
 // countedStore counts the calls that turns make.
 type countedStore struct {
-	store.Store
+	teststore.Store
 	calls *atomic.Int64
 }
 

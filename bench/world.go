@@ -20,6 +20,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/llm/openai"
@@ -191,7 +192,7 @@ func (w *world) openStore(ctx context.Context, o Options) (err error) {
 		return err
 	}
 	w.onStop(w.store.Close)
-	w.store = &countedStore{w.store, &w.storeCalls}
+	w.store = &countedStore{teststore.Of(w.store), &w.storeCalls}
 	return nil
 }
 

@@ -34,14 +34,6 @@ type Erasures interface {
 	// ThreadDocuments returns the ids of the knowledge documents that have a revision, a title or metadata of a thread, in order.
 	ThreadDocuments(ctx context.Context, key Key) ([]string, error)
 
-	// SubThreads returns the ids of the threads that have a thread as [ThreadUpdate].Parent, in order: those of its sub-agents.
-	// Threads that are marked as erased are among them, since some of their contents may be left.
-	SubThreads(ctx context.Context, key Key) ([]string, error)
-
-	// ThreadIDs returns the ids of the threads of a namespace, in order, after one of them; at most limit, which is at most [MaxLimit].
-	// Unlike the order of Threads, this one does not change.
-	ThreadIDs(ctx context.Context, namespace, after string, limit int) ([]string, error)
-
 	// OldToolLogs counts the logs of tool calls of a namespace that ended before a time, and PruneToolLogs deletes some of
 	// them, at most [EraseBatch], and returns how many. Calls that wait for people or continue elsewhere have not ended.
 	OldToolLogs(ctx context.Context, namespace string, before time.Time) (int, error)

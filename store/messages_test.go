@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
 )
@@ -20,7 +21,7 @@ var key = store.Key{Namespace: "ns", ThreadID: "t1"}
 
 // reader counts what is asked of a store.
 type reader struct {
-	store.Store
+	teststore.Store
 	queries int
 	read    int // records of pages
 	most    int // ids in one question

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
 )
@@ -18,7 +19,7 @@ import (
 type growing struct {
 	t *testing.T
 	*rand.Rand
-	store.Store
+	teststore.Store
 	recent *store.Recent
 	ids    []string
 	done   store.Appended

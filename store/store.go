@@ -53,6 +53,9 @@ func (e *unavailableError) Error() string { return e.err.Error() }
 func (e *unavailableError) Unwrap() []error { return []error{ErrUnavailable, e.err} }
 
 // Store stores threads. Implementations are safe for concurrent use.
+//
+// What else a store keeps are interfaces of their own, for which its callers ask: [Agents], [APIKeys], [Documents], [Knowledge],
+// [Entities] and [Erasures]. Both drivers have all of them.
 type Store interface {
 	// Append writes a batch in one transaction and returns the records as stored, in the given
 	// order. Records that already exist are returned unchanged. It creates the thread if necessary. A
@@ -81,24 +84,6 @@ type Store interface {
 
 	// ToolLogs returns the tool logs of a thread, in order of their start.
 	ToolLogs(ctx context.Context, key Key) ([]ToolLog, error)
-
-	// Agents stores agents that are created at run time.
-	Agents
-
-	// APIKeys stores API keys that are created at run time.
-	APIKeys
-
-	// Documents stores what belongs to the server rather than to a thread.
-	Documents
-
-	// Knowledge stores documents that agents search.
-	Knowledge
-
-	// Entities stores the people and things that messages mention.
-	Entities
-
-	// Erasures deletes threads for good.
-	Erasures
 
 	// Ping reports whether the store is available, for reading and for writing.
 	Ping(ctx context.Context) error

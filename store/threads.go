@@ -25,6 +25,14 @@ type ThreadLists interface {
 	// requests for approval and input of calls with a mark of [ActivityWaiting] and the approvals of them, from the turn of the
 	// mark, and the requests to clients of turns that have not ended, unless the call has its result.
 	WaitingRecords(ctx context.Context, namespace string, threadIDs ...string) (map[string][]event.Record, error)
+
+	// SubThreads returns the ids of the threads that have a thread as [ThreadUpdate].Parent, in order: those of its sub-agents.
+	// Threads that are marked as erased are among them, since some of their contents may be left.
+	SubThreads(ctx context.Context, key Key) ([]string, error)
+
+	// ThreadIDs returns the ids of the threads of a namespace, in order, after one of them; at most limit, which is at most [MaxLimit].
+	// Unlike the order of Threads, this one does not change.
+	ThreadIDs(ctx context.Context, namespace, after string, limit int) ([]string, error)
 }
 
 // ThreadFilter selects threads. The zero value selects all.

@@ -23,6 +23,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/repair"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -223,7 +224,7 @@ func (d *drill) cutOff(t *testing.T, w *harness.Harness) {
 
 // cutStore is unavailable for writing after some appends.
 type cutStore struct {
-	store.Store
+	teststore.Store
 	left int
 }
 

@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/repair"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -129,7 +130,7 @@ func states(c repair.Comparison) map[string]repair.State {
 
 // meanwhileStore is a store that calls meanwhile before its nth call, from 1.
 type meanwhileStore struct {
-	store.Store
+	teststore.Store
 	calls, n  int
 	meanwhile func()
 }

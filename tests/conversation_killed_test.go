@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/tests/internal/conversation"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tests/internal/killing"
@@ -90,7 +91,7 @@ func plays(w killing.Worker, c *threadmill.Config) error {
 	t.Configure(c, func(ctx context.Context, call tool.Call) error {
 		return w.Tell(ctx, call.ThreadID, publishedKey+call.ID)
 	})
-	c.Store = killing.Telling{Store: c.Store, Worker: w}
+	c.Store = killing.Telling{Store: teststore.Of(c.Store), Worker: w}
 	return nil
 }
 

@@ -20,10 +20,10 @@ import (
 	"github.com/threadmill/threadmill/internal/doctor"
 	"github.com/threadmill/threadmill/internal/erasures"
 	"github.com/threadmill/threadmill/internal/searchattr"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/starter/cli"
-	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tests/internal/process"
 	"github.com/threadmill/threadmill/tool"
@@ -63,7 +63,7 @@ func TestDoctor(t *testing.T) {
 			cfg.Authenticator = auth.Func(func(*http.Request) (auth.Principal, error) { return auth.Principal{}, auth.ErrUnauthenticated })
 		}}, want: doctor.Bad("api", "set THREADMILL_API_KEY, or --api-key-file, to a key with the role admin", "http://127.0.0.1:")},
 		"the store is gone": {
-			options: harness.Options{Configure: func(cfg *threadmill.Config) { cfg.Store = mute{cfg.Store} }},
+			options: harness.Options{Configure: func(cfg *threadmill.Config) { cfg.Store = mute{teststore.Of(cfg.Store)} }},
 			want:    doctor.Bad("store", "check DATABASE_URL", "it does not answer: "),
 		},
 		"the live stream is gone": {
@@ -106,7 +106,7 @@ func TestDoctor(t *testing.T) {
 }
 
 // mute is a store that does not answer pings.
-type mute struct{ store.Store }
+type mute struct{ teststore.Store }
 
 func (mute) Ping(context.Context) error { return errors.New("connection refused") }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -75,7 +76,7 @@ func TestStreamCutAtRandom(t *testing.T) {
 
 // feedReads counts the reads of a store by the viewers of threads.
 type feedReads struct {
-	store.Store
+	teststore.Store
 	n atomic.Int64
 }
 
@@ -91,7 +92,7 @@ func TestViewersReadNoRecords(t *testing.T) {
 	t.Parallel()
 	var reads *feedReads
 	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) {
-		reads = &feedReads{Store: c.Store}
+		reads = &feedReads{Store: teststore.Of(c.Store)}
 		c.Store = reads
 	}})
 	id := w.Open()

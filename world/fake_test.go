@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -89,7 +90,7 @@ type fixture struct {
 	*testing.T
 	ctx     context.Context
 	threads *threads
-	store   store.Store
+	store   teststore.Store
 	stream  stream.Stream
 	world   *world.World
 	log     *testenv.Buffer

@@ -11,13 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/world"
 )
 
 // failing is a store of which so many reads fail.
 type failing struct {
-	store.Store
+	teststore.Store
 	failures atomic.Int64
 }
 
@@ -42,7 +43,7 @@ func (s *failing) RecordsByID(ctx context.Context, key store.Key, ids ...string)
 func TestStoreFails(t *testing.T) {
 	var broken *failing
 	b := newFixture(t, func(c *world.Config) {
-		broken = &failing{Store: c.Store}
+		broken = &failing{Store: teststore.Of(c.Store)}
 		c.Store = broken
 	})
 	messages, pieces := watch(b, b.world.SubscribeToMessages), watch(b, b.world.SubscribeToSSE)

@@ -55,9 +55,16 @@ const (
 	maxThreads = 10_000
 )
 
+// Store is what is exported.
+type Store interface {
+	store.Store
+	store.Knowledge
+	store.Erasures
+}
+
 // Thread writes a thread and the threads of its sub-agents. Records that are stored meanwhile are included, if they come before
 // the end of their thread.
-func Thread(ctx context.Context, s store.Store, key store.Key, to io.Writer) error {
+func Thread(ctx context.Context, s Store, key store.Key, to io.Writer) error {
 	e := exporting{s: s, out: json.NewEncoder(to)}
 	e.out.SetEscapeHTML(false)
 	waiting, known := []string{key.ThreadID}, map[string]bool{key.ThreadID: true}
@@ -77,7 +84,7 @@ func Thread(ctx context.Context, s store.Store, key store.Key, to io.Writer) err
 
 // Person writes what the threads of a namespace have of a person: the person's messages and decisions, what came of them, and what
 // has one of the terms; with the rows of these threads.
-func Person(ctx context.Context, s store.Store, namespace string, p *forget.Person, to io.Writer) error {
+func Person(ctx context.Context, s Store, namespace string, p *forget.Person, to io.Writer) error {
 	e := exporting{s: s, out: json.NewEncoder(to), person: p, done: map[string]bool{}}
 	e.out.SetEscapeHTML(false)
 	for after := ""; ; {
@@ -165,7 +172,7 @@ func (e *exporting) personThread(ctx context.Context, key store.Key, spoken *for
 }
 
 type exporting struct {
-	s   store.Store
+	s   Store
 	out *json.Encoder
 	end End
 

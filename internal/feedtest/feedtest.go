@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/stream"
@@ -28,7 +29,7 @@ var ErrLookup = errors.New("the store is down")
 
 // Store counts its reads, and fails on request.
 type Store struct {
-	store.Store
+	teststore.Store
 	Reads atomic.Int64
 
 	// FailLookups is the number of the next lookups by id that fail.

@@ -18,8 +18,8 @@ import (
 	"github.com/threadmill/threadmill/internal/oauthtest"
 	"github.com/threadmill/threadmill/internal/sealed"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/internal/toolserver"
-	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/tool/mcp"
@@ -38,7 +38,7 @@ func newKeys(t *testing.T, letter string) sealed.Keys {
 type rig struct {
 	*testing.T
 	oauth  *oauthtest.Server
-	store  store.Store
+	store  teststore.Store
 	public *httptest.Server
 	logins *mcplogin.Logins
 	worker *mcp.Manager

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/internal/oauthtest"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/tool/mcp"
@@ -19,7 +20,7 @@ import (
 
 // faultyStore fails to store documents.
 type faultyStore struct {
-	store.Store
+	teststore.Store
 	failures atomic.Int64
 }
 

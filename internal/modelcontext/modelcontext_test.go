@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/modelcontext"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
@@ -22,7 +23,7 @@ var key = store.Key{Namespace: "ns", ThreadID: "t1"}
 // thread is a thread with the messages of a long conversation.
 type thread struct {
 	t *testing.T
-	store.Store
+	teststore.Store
 	head int64
 }
 

@@ -60,7 +60,11 @@ func Loopback(addr net.Addr) bool {
 
 // Authenticator returns the authenticator for the listener of --http. It fails if other machines
 // can reach the listener and requests need no authentication.
-func (f AuthFlags) Authenticator(ctx context.Context, addr net.Addr, keys store.APIKeys, s Settings) (auth.Authenticator, error) {
+func (f AuthFlags) Authenticator(ctx context.Context, addr net.Addr, records store.Store, s Settings) (auth.Authenticator, error) {
+	keys, err := store.Ask[store.APIKeys](records)
+	if err != nil {
+		return nil, fmt.Errorf("Config.Store: %w", err)
+	}
 	ring, err := auth.NewKeys(auth.KeysConfig{
 		Store: keys, Keys: s.APIKeys, Source: s.KeySource, Required: f.Mode != "" || !Loopback(addr),
 	})

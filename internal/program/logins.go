@@ -22,6 +22,7 @@ import (
 	"github.com/threadmill/threadmill/internal/sealed"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/toolserver"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/tool/mcp"
 )
@@ -60,7 +61,7 @@ func secrets(variable, file string) (sealed.Keys, error) {
 }
 
 // serverLogins returns the logins to MCP servers, or nil if there is no key to encrypt them with.
-func (s Settings) serverLogins(cfg *threadmill.Config, api net.Listener) (*mcplogin.Logins, error) {
+func (s Settings) serverLogins(cfg *threadmill.Config, documents store.Documents, api net.Listener) (*mcplogin.Logins, error) {
 	public := s.PublicURL
 	if public == "" && api != nil {
 		public = httpserver.URL(api)
@@ -74,7 +75,7 @@ func (s Settings) serverLogins(cfg *threadmill.Config, api net.Listener) (*mcplo
 	case public == "":
 		return nil, Usagef("%s: is required, because people log in to the MCP server %s: set it, or http.publicUrl, to the origin by which browsers reach the API", EnvPublicURL, s.MCP[i].Name)
 	}
-	return mcplogin.New(mcplogin.Config{Documents: cfg.Store, Keys: s.secrets, PublicURL: public, Logger: cmp.Or(cfg.Logger, slog.Default())})
+	return mcplogin.New(mcplogin.Config{Documents: documents, Keys: s.secrets, PublicURL: public, Logger: cmp.Or(cfg.Logger, slog.Default())})
 }
 
 // Logins returns the logins to the servers.

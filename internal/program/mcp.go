@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/internal/mcplogin"
 	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/tool/mcp"
 )
@@ -49,14 +50,18 @@ func (s Settings) ConnectMCP(cfg *threadmill.Config, api net.Listener) error {
 	for _, one := range s.MCP {
 		servers, names = append(servers, configuredServer(one)), append(names, one.Name)
 	}
-	logins, err := s.serverLogins(cfg, api)
+	documents, err := store.Ask[store.Documents](cfg.Store)
+	if err != nil {
+		return fmt.Errorf("Config.Store: %w", err)
+	}
+	logins, err := s.serverLogins(cfg, documents, api)
 	if err != nil {
 		return err
 	}
 	m := &mcpServers{
 		logins:     logins,
-		configured: servers, catalog: toolserver.NewCatalog(cfg.Store), log: cmp.Or(cfg.Logger, slog.Default()),
-		declared: toolserver.NewRegistry(cfg.Store, toolserver.Permission(s.MCPAPI), names),
+		configured: servers, catalog: toolserver.NewCatalog(documents), log: cmp.Or(cfg.Logger, slog.Default()),
+		declared: toolserver.NewRegistry(documents, toolserver.Permission(s.MCPAPI), names),
 	}
 	queues := slices.Clone(cfg.ToolQueues)
 	if !cfg.OnlyToolQueues {

@@ -20,6 +20,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -30,7 +31,7 @@ var noon = time.Date(2026, time.March, 1, 12, 0, 0, 0, time.UTC)
 
 // shelf is a store with what reconciling reads, which notes what is appended. Threads are by id.
 type shelf struct {
-	store.Store
+	teststore.Store
 	threads  map[string]store.Thread
 	erased   map[string]bool
 	records  map[string][]event.Record

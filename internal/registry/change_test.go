@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	known "github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/internal/registry"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -74,7 +75,7 @@ func TestSaveRefused(t *testing.T) {
 
 // overtaken is a store in which another writer saves between a read and a save.
 type overtaken struct {
-	store.Store
+	teststore.Store
 	quicker func()
 }
 

@@ -12,13 +12,14 @@ import (
 	"github.com/threadmill/threadmill/event"
 	known "github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/internal/registry"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
 )
 
 const ns = "default"
 
-func newStore(t *testing.T) store.Store {
+func newStore(t *testing.T) teststore.Store {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), sqlite.Config{})
 	require.NoError(t, err)
@@ -103,7 +104,7 @@ func TestFreshAgent(t *testing.T) {
 
 // countedAgents counts the agents that are read.
 type countedAgents struct {
-	store.Store
+	teststore.Store
 	reads int
 }
 

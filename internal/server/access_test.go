@@ -22,6 +22,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/webhook"
@@ -303,7 +304,7 @@ func TestSenderTypes(t *testing.T) {
 func TestNamesOfKeysAndAgents(t *testing.T) {
 	configured := auth.TokenFor("ci")
 	w := newWorld(t, func(c *server.Config) {
-		keys, err := auth.NewKeys(auth.KeysConfig{Store: c.Store, Keys: []auth.Key{{Name: "ci", Roles: auth.Roles{auth.RoleAdmin}, Hash: configured.Hash()}}})
+		keys, err := auth.NewKeys(auth.KeysConfig{Store: teststore.Of(c.Store), Keys: []auth.Key{{Name: "ci", Roles: auth.Roles{auth.RoleAdmin}, Hash: configured.Hash()}}})
 		require.NoError(t, err)
 		c.Authenticator = keys
 	})

@@ -90,7 +90,7 @@ type agentVersionsOutput struct {
 type agentHandlers struct {
 	*core
 	agents  *registry.Registry
-	store   store.Store
+	store   store.Agents
 	viewers *viewers
 
 	tools, models, fallbacks []string // nil = not known

@@ -27,7 +27,6 @@ import (
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
-	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/webhook"
 )
 
@@ -193,7 +192,7 @@ func inhabited(t *testing.T, change ...func(*server.Config)) *world {
 // untouchable is what a request that is rejected at the door must not reach: each call of it
 // panics, and so would be a 500.
 func untouchable(c *server.Config) {
-	c.Threads, c.Store = struct{ server.Threads }{}, struct{ store.Store }{}
+	c.Threads, c.Store = struct{ server.Threads }{}, struct{ teststore.Store }{}
 	c.Agents = agent.Fixed{{Name: "bot"}}
 }
 

@@ -72,7 +72,7 @@ type personErasureInput struct {
 type erasureHandlers struct {
 	*core
 	threads Eraser
-	store   store.Store
+	store   store.Documents
 }
 
 func (h *erasureHandlers) registerErasures() {

@@ -16,7 +16,10 @@ import (
 const typeJSONLines = "application/jsonl"
 
 // exportHandlers export threads.
-type exportHandlers struct{ *lookup }
+type exportHandlers struct {
+	*lookup
+	records export.Store
+}
 
 func (h *exportHandlers) registerExport() {
 	register(h.core, auth.RoleOperate, huma.Operation{
@@ -57,7 +60,7 @@ func (h *exportHandlers) exportPerson(ctx context.Context, in *exportPersonInput
 		return nil, h.problem(ctx, "", err)
 	}
 	return lines(func(hctx huma.Context) {
-		if err := export.Person(hctx.Context(), h.store, h.namespace, p, hctx.BodyWriter()); err != nil && hctx.Context().Err() == nil {
+		if err := export.Person(hctx.Context(), h.records, h.namespace, p, hctx.BodyWriter()); err != nil && hctx.Context().Err() == nil {
 			h.logger.Warn("an export of a person ends early; its last line is missing", "error", err)
 		}
 	}), nil
@@ -86,7 +89,7 @@ func (h *exportHandlers) export(ctx context.Context, in *ThreadPath) (*huma.Stre
 		return nil, err
 	}
 	return lines(func(hctx huma.Context) {
-		if err := export.Thread(hctx.Context(), h.store, h.key(in.ID), hctx.BodyWriter()); err != nil && hctx.Context().Err() == nil {
+		if err := export.Thread(hctx.Context(), h.records, h.key(in.ID), hctx.BodyWriter()); err != nil && hctx.Context().Err() == nil {
 			h.logger.Warn("an export ends early; its last line is missing", "thread", in.ID, "error", err)
 		}
 	}), nil

@@ -61,7 +61,7 @@ const maxOverlap = 7 * 24 * time.Hour
 // keyHandlers serve API keys.
 type keyHandlers struct {
 	*core
-	store store.Store
+	store store.APIKeys
 }
 
 func (h *keyHandlers) registerKeys() {

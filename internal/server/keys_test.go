@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -21,7 +22,7 @@ func withKeys(t *testing.T, required bool, configured ...auth.Key) (change func(
 	now := time.Now()
 	return func(c *server.Config) {
 		keys, err := auth.NewKeys(auth.KeysConfig{
-			Store: c.Store, Required: required, Keys: configured, Now: func() time.Time { return now },
+			Store: teststore.Of(c.Store), Required: required, Keys: configured, Now: func() time.Time { return now },
 		})
 		require.NoError(t, err)
 		c.Authenticator = keys
@@ -144,7 +145,7 @@ func TestKeysWithoutRing(t *testing.T) {
 func TestRevokedKeyEndsStreams(t *testing.T) {
 	w := newWorld(t, func(c *server.Config) {
 		c.AuthCheckInterval = 20 * time.Millisecond
-		keys, err := auth.NewKeys(auth.KeysConfig{Store: c.Store, Required: true})
+		keys, err := auth.NewKeys(auth.KeysConfig{Store: teststore.Of(c.Store), Required: true})
 		require.NoError(t, err)
 		c.Authenticator = keys
 	})

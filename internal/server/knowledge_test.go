@@ -17,6 +17,7 @@ import (
 
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 )
@@ -280,7 +281,7 @@ func TestKnowledgeIndex(t *testing.T) {
 	require.Equal(t, object{"embedder": "", "withoutVectors": "no embedder is configured", "collections": []any{"default"}, "documents": 1.0, "chunks": 2.0, "embedders": []any{}},
 		w.call("GET", "/v1/knowledge", nil).ok(t, http.StatusOK).body)
 	w = newWorld(t, func(c *server.Config) {
-		c.Library = library.New(library.Config{Store: c.Store, Embedder: embedder{}, Model: "p/m", Dimension: 8})
+		c.Library = library.New(library.Config{Store: teststore.Of(c.Store), Embedder: embedder{}, Model: "p/m", Dimension: 8})
 	})
 	got := w.call("GET", "/v1/knowledge", nil).ok(t, http.StatusOK).body
 	require.Equal(t, "p/m@8", got["embedder"])

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -52,7 +53,7 @@ func (s *toolServers) Refresh(context.Context, string) { s.refreshed++ }
 
 func withServers(s *toolServers, permitted toolserver.Permission) func(*server.Config) {
 	return func(c *server.Config) {
-		c.ToolServers, c.Declared = s, toolserver.NewRegistry(c.Store, permitted, []string{"files"})
+		c.ToolServers, c.Declared = s, toolserver.NewRegistry(teststore.Of(c.Store), permitted, []string{"files"})
 	}
 }
 
@@ -157,7 +158,7 @@ func TestMCPDeclarations(t *testing.T) {
 		w := newWorld(t, withServers(&toolServers{}, all), func(c *server.Config) {
 			_, _, err := c.Declared.Put(t.Context(), "default", "hub", tool.ServerDeclaration{Command: []string{"sh"}}, "ann", 0)
 			require.NoError(t, err)
-			c.Declared = toolserver.NewRegistry(c.Store, toolserver.Permission{Servers: true}, nil)
+			c.Declared = toolserver.NewRegistry(teststore.Of(c.Store), toolserver.Permission{Servers: true}, nil)
 		})
 		require.Contains(t, w.call("GET", "/v1/mcp/hub", nil).body["problem"], "mcpApi.commands")
 	})

@@ -74,6 +74,7 @@ type schedulesOutput struct {
 type scheduleHandlers struct {
 	*lookup
 	schedules Schedules
+	documents store.Documents
 }
 
 func (h *scheduleHandlers) registerSchedules() {
@@ -228,7 +229,7 @@ func (h *scheduleHandlers) getSchedule(ctx context.Context, in *SchedulePath) (*
 	if err != nil {
 		return nil, h.onSchedule(ctx, in.ID, err)
 	}
-	versions, err := scheduleversions.Read(ctx, h.store, h.namespace, in.ID)
+	versions, err := scheduleversions.Read(ctx, h.documents, h.namespace, in.ID)
 	if err != nil {
 		return nil, h.scheduleProblem(ctx, err)
 	}

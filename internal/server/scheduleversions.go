@@ -36,7 +36,7 @@ func (h *scheduleHandlers) keepVersion(ctx context.Context, id string, after int
 	if err != nil {
 		return err
 	}
-	versions, err := scheduleversions.Note(ctx, h.store, h.namespace, id, &view.Schedule, "", changedAt(view))
+	versions, err := scheduleversions.Note(ctx, h.documents, h.namespace, id, &view.Schedule, "", changedAt(view))
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ func (h *scheduleHandlers) keepVersion(ctx context.Context, id string, after int
 // noteVersion notes the version of a schedule after a change, and returns its number. What cannot be noted is noted before the next change,
 // without its author, since the request has succeeded.
 func (h *scheduleHandlers) noteVersion(ctx context.Context, id string, definition *signals.Schedule, by string) int {
-	versions, err := scheduleversions.Note(ctx, h.store, h.namespace, id, definition, by, time.Now().UTC())
+	versions, err := scheduleversions.Note(ctx, h.documents, h.namespace, id, definition, by, time.Now().UTC())
 	if errors.Is(err, store.ErrUnavailable) { // logged elsewhere
 		return 0
 	}
@@ -84,7 +84,7 @@ func (h *scheduleHandlers) listScheduleVersions(ctx context.Context, in *Schedul
 	if missing != nil && !errors.Is(missing, signals.ErrScheduleNotFound) {
 		return nil, h.onSchedule(ctx, in.ID, missing)
 	}
-	versions, err := scheduleversions.Read(ctx, h.store, h.namespace, in.ID)
+	versions, err := scheduleversions.Read(ctx, h.documents, h.namespace, in.ID)
 	if err != nil {
 		return nil, h.scheduleProblem(ctx, err)
 	}

@@ -70,6 +70,17 @@ type Threads interface {
 
 var _ Threads = (*threadclient.Client)(nil)
 
+// Store is what the API serves of a store.
+type Store interface {
+	store.Store
+	store.Agents
+	store.APIKeys
+	store.Documents
+	store.Knowledge
+	store.Entities
+	store.Erasures
+}
+
 // Config configures the API. Threads, Store, Stream and Library are required.
 type Config struct {
 	Threads Threads
@@ -264,8 +275,12 @@ func New(cfg Config) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	cfg.Store = limited(cfg.Store, cfg.AnswerWithin, outage.New(cfg.Logger, "store"))
-	agents := registry.New(cfg.Agents, cfg.Store, names.Known{Tools: cfg.Tools, Fallbacks: cfg.Fallbacks})
+	records, err := store.Ask[Store](limited(cfg.Store, cfg.AnswerWithin, outage.New(cfg.Logger, "store")))
+	if err != nil {
+		return nil, fmt.Errorf("server: Config.Store: %w", err)
+	}
+	cfg.Store = records
+	agents := registry.New(cfg.Agents, records, names.Known{Tools: cfg.Tools, Fallbacks: cfg.Fallbacks})
 	events, err := feed.New(feed.Config{
 		Store: cfg.Store, Stream: cfg.Stream, HeartbeatInterval: cfg.Heartbeat, View: cfg.View, Logger: cfg.Logger,
 	})
@@ -290,14 +305,14 @@ func New(cfg Config) (http.Handler, error) {
 	if cfg.Agents != nil {
 		l.registry = agents
 	}
-	keys := &keyHandlers{c, cfg.Store}
+	keys := &keyHandlers{c, records}
 	a.identities = identities{cfg.Namespace, agents, keys.keys}
 	v := &viewers{max: cfg.MaxViewers, heartbeat: cfg.Heartbeat, closing: cfg.Closing}
 
 	(&threadHandlers{l, cfg.Threads, v}).registerThreads()
 	(&presenceHandlers{l, presence.New(cfg.Stream, time.Now, cfg.Logger)}).registerPresence()
-	(&erasureHandlers{c, cfg.Threads, cfg.Store}).registerErasures()
-	(&exportHandlers{l}).registerExport()
+	(&erasureHandlers{c, cfg.Threads, records}).registerErasures()
+	(&exportHandlers{l, records}).registerExport()
 	(&messageHandlers{l, cfg.Threads, events, cfg.WaitLimit}).registerMessages()
 	(&queueHandlers{l, cfg.Threads}).registerQueue()
 	eventsOf := &eventHandlers{l, newViews(events, cfg.Store), v, cfg.Threads}
@@ -321,15 +336,15 @@ func New(cfg Config) (http.Handler, error) {
 	approvals.registerDecisions()
 	approvals.registerToolResults()
 	approvals.registerInputs()
-	(&agentHandlers{c, agents, cfg.Store, v, cfg.Tools, cfg.Models, cfg.Fallbacks, cfg.ApproverGroups}).registerAgents()
+	(&agentHandlers{c, agents, records, v, cfg.Tools, cfg.Models, cfg.Fallbacks, cfg.ApproverGroups}).registerAgents()
 	(&taskHandlers{c, cfg.Threads, cfg.Store, cfg.Stream}).registerTasks()
-	(&scheduleHandlers{l, cfg.Threads}).registerSchedules()
+	(&scheduleHandlers{l, cfg.Threads, records}).registerSchedules()
 	(&webhookHandlers{c, cfg.Threads, cfg.Webhooks, cfg.WebhookSource}).registerWebhooks()
 	keys.registerKeys()
 	(&mcpServerHandlers{c, cfg.ToolServers, cfg.ToolLogins, cfg.Declared}).registerMCP()
 	(&loginHandlers{c, cfg.ToolLogins, cfg.ToolServers, waitingLists{cfg.Store, c.namespace}, cfg.Threads, cfg.Closing}).registerLogins(mux)
-	(&knowledgeHandlers{c, cfg.Library.WithStore(cfg.Store), cfg.MaxUpload, newUploads(), cfg.WithoutEntities}).registerKnowledge()
-	(&entityHandlers{c, cfg.Store}).registerEntities()
+	(&knowledgeHandlers{c, cfg.Library.WithStore(records), cfg.MaxUpload, newUploads(), cfg.WithoutEntities}).registerKnowledge()
+	(&entityHandlers{c, records}).registerEntities()
 	workers := newWorkerWatch(cfg.Threads, cfg.TaskQueue)
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready, workers: workers}).registerHealth()
 	(&configHandlers{c, cfg.CompareConfig}).registerConfig()

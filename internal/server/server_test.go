@@ -23,6 +23,7 @@ import (
 	"github.com/threadmill/threadmill/internal/retention"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -175,7 +176,7 @@ type world struct {
 	t       testing.TB
 	ctx     context.Context
 	threads *threads
-	store   store.Store
+	store   teststore.Store
 	stream  stream.Stream
 	library *library.Library
 	ingests ingestsFake

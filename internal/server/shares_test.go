@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/internal/configdiff"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -90,7 +91,7 @@ func TestPresenceOfAKey(t *testing.T) {
 
 // heldThread is a store that does not have the records of a thread until the hold is over.
 type heldThread struct {
-	store.Store
+	teststore.Store
 	thread string
 	hold   chan struct{}
 
@@ -115,7 +116,7 @@ func (s *heldThread) Records(ctx context.Context, key store.Key, q store.Query) 
 func TestPagesOfAKey(t *testing.T) {
 	held := &heldThread{thread: "t1", hold: make(chan struct{})}
 	w := newWorld(t, withBadges, func(c *server.Config) {
-		held.Store, c.Store = c.Store, held
+		held.Store, c.Store = teststore.Of(c.Store), held
 		c.AnswerWithin = testenv.Patience
 	})
 	for _, id := range []string{"t1", "t2"} {
@@ -141,7 +142,7 @@ func TestPagesOfAKey(t *testing.T) {
 func TestReadsAtOnce(t *testing.T) {
 	held := &heldThread{thread: "t1", hold: make(chan struct{})}
 	w := newWorld(t, func(c *server.Config) {
-		held.Store, c.Store = c.Store, held
+		held.Store, c.Store = teststore.Of(c.Store), held
 		c.AnswerWithin = testenv.Patience
 	})
 	w.open("t1")

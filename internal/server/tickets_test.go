@@ -14,6 +14,7 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 )
 
 // ticketWorld is a world with API keys, whose clock can be moved, and its log. It returns a configured administrator.
@@ -22,7 +23,7 @@ func ticketWorld(t *testing.T) (w *world, admin []string, ahead *atomic.Int64, l
 	ahead, log = &atomic.Int64{}, &lines{}
 	w = newWorld(t, func(c *server.Config) {
 		keys, err := auth.NewKeys(auth.KeysConfig{
-			Store: c.Store, Required: true, Keys: []auth.Key{{Name: "ops", Roles: auth.Roles{auth.RoleAdmin}, Hash: ops.Hash()}},
+			Store: teststore.Of(c.Store), Required: true, Keys: []auth.Key{{Name: "ops", Roles: auth.Roles{auth.RoleAdmin}, Hash: ops.Hash()}},
 			Now: func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) },
 		})
 		require.NoError(t, err)

@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/server"
-	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/stream/memory"
 )
@@ -21,7 +21,7 @@ import (
 // agentsWorld is the program with the real API: stored agents need no threads.
 type agentsWorld struct {
 	*world
-	store store.Store
+	store teststore.Store
 	api   string
 }
 

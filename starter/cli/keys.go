@@ -116,8 +116,15 @@ when no administrator's key is left.`,
 	return cmd
 }
 
+// keyStore is where keys are stored, whose names agents may not have.
+type keyStore interface {
+	store.APIKeys
+	store.Agents
+	Close() error
+}
+
 // openKeyStore opens the database of the flags.
-func openKeyStore(ctx context.Context, file string, database bool) (store.Store, error) {
+func openKeyStore(ctx context.Context, file string, database bool) (keyStore, error) {
 	if file == "" {
 		url := os.Getenv(envDatabase)
 		if url == "" {
@@ -143,7 +150,7 @@ func openKeyStore(ctx context.Context, file string, database bool) (store.Store,
 	return db, nil
 }
 
-func (a keyCommands) createStoredKey(ctx context.Context, db store.Store, name string, roles auth.Roles, expires *time.Time) (auth.NewAPIKey, error) {
+func (a keyCommands) createStoredKey(ctx context.Context, db keyStore, name string, roles auth.Roles, expires *time.Time) (auth.NewAPIKey, error) {
 	by, err := actor("")
 	if err != nil {
 		return auth.NewAPIKey{}, err

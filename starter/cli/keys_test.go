@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/stream/memory"
@@ -22,7 +23,7 @@ import (
 // keysWorld has an API that requires keys, and the file of its store.
 type keysWorld struct {
 	*world
-	db        store.Store
+	db        teststore.Store
 	file, api string
 }
 

@@ -40,7 +40,7 @@ func status(id, turn, value string) event.Record {
 	return event.NewRecord(id, event.TypeStatus, turn, turn, start, event.StatusChange{Status: value}).In(turn)
 }
 
-func testActivity(t *testing.T, s store.Store) {
+func testActivity(t *testing.T, s whole) {
 	add(t, s, key, store.Batch{})
 	require.Equal(t, store.ActivityIdle, thread(t, s, key).Activity)
 	for _, step := range []struct {
@@ -83,7 +83,7 @@ func testActivity(t *testing.T, s store.Store) {
 }
 
 // testActivityOnce appends batches late and again, as retried activities do.
-func testActivityOnce(t *testing.T, s store.Store) {
+func testActivityOnce(t *testing.T, s whole) {
 	first := store.Batch{Records: []event.Record{posted("e1", "hello"), requested("e1", "c1")}}
 	add(t, s, key, first)
 	add(t, s, key, store.Batch{Records: []event.Record{decided("e1", "c1", "", 0), ended("e1", "completed")}})
@@ -99,7 +99,7 @@ func testActivityOnce(t *testing.T, s store.Store) {
 
 func in(id string) store.Key { return store.Key{Namespace: "default", ThreadID: id} }
 
-func listed(t *testing.T, s store.Store, page store.ThreadPage) []string {
+func listed(t *testing.T, s whole, page store.ThreadPage) []string {
 	t.Helper()
 	threads, err := s.Threads(t.Context(), "default", page)
 	require.NoError(t, err)
@@ -110,7 +110,7 @@ func listed(t *testing.T, s store.Store, page store.ThreadPage) []string {
 	return out
 }
 
-func testThreadsByActivity(t *testing.T, s store.Store) {
+func testThreadsByActivity(t *testing.T, s whole) {
 	add(t, s, in("idle"), store.Batch{})
 	add(t, s, in("failing"), store.Batch{Records: []event.Record{ended("e", "failed")}})
 	add(t, s, in("unanswered"), store.Batch{Records: []event.Record{status("e.unanswered", "e", event.StatusUnanswered), ended("e", "unanswered")}})
@@ -130,7 +130,7 @@ func testThreadsByActivity(t *testing.T, s store.Store) {
 	require.Equal(t, []string{"waiting1"}, listed(t, s, store.ThreadPage{Activity: store.ActivityWaiting, CursorUpdatedAt: second.UpdatedAt, CursorID: "waiting2"}))
 }
 
-func testSearch(t *testing.T, s store.Store) {
+func testSearch(t *testing.T, s whole) {
 	title := `The 100% "green" plan`
 	add(t, s, in("by-title"), store.Batch{Thread: &store.ThreadUpdate{Title: &title}})
 	add(t, s, in("by-agent"), store.Batch{Thread: &store.ThreadUpdate{Agents: []string{"writer", "Gärtner"}}})
@@ -166,7 +166,7 @@ func testSearch(t *testing.T, s store.Store) {
 }
 
 // testPendingApprovals counts the requests of all threads, and each once.
-func testPendingApprovals(t *testing.T, s store.Store) {
+func testPendingApprovals(t *testing.T, s whole) {
 	start := start.UTC().Truncate(time.Microsecond)
 	pending := func() store.PendingApprovals {
 		t.Helper()

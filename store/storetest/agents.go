@@ -32,7 +32,7 @@ var agents = []suiteTest{
 	{"agent that cannot be stored is refused", testAgentRefused},
 	{"agent saved with an ended context is not stored", testAgentEndedContext},
 	{"agents of a closed store", testAgentClosed},
-	{"agents saved at once leave no gap that a reader sees", func(t *testing.T, s store.Store) { RunSharedAgents(t, s) }},
+	{"agents saved at once leave no gap that a reader sees", func(t *testing.T, s whole) { RunSharedAgents(t, s) }},
 }
 
 const ns = "default"
@@ -41,21 +41,21 @@ func definition(text string) store.AgentVersion {
 	return store.AgentVersion{Name: "clerk", Definition: json.RawMessage(fmt.Sprintf("{\"name\": \"clerk\",\n\t\"instructions\": %q}", text)), By: "ann"}
 }
 
-func saveAgent(t *testing.T, s store.Store, namespace string, v store.AgentVersion, after int) store.AgentVersion {
+func saveAgent(t *testing.T, s whole, namespace string, v store.AgentVersion, after int) store.AgentVersion {
 	t.Helper()
 	saved, err := s.SaveAgent(t.Context(), namespace, v, after)
 	require.NoError(t, err)
 	return saved
 }
 
-func changesOf(t *testing.T, s store.Store, namespace string, after int64, limit int) []store.AgentChange {
+func changesOf(t *testing.T, s whole, namespace string, after int64, limit int) []store.AgentChange {
 	t.Helper()
 	changes, err := s.AgentChanges(t.Context(), namespace, after, limit)
 	require.NoError(t, err)
 	return changes
 }
 
-func testAgentRoundTrip(t *testing.T, s store.Store) {
+func testAgentRoundTrip(t *testing.T, s whole) {
 	_, err := s.Agent(t.Context(), ns, "clerk")
 	require.ErrorIs(t, err, store.ErrNotFound)
 	require.ErrorContains(t, err, "clerk")
@@ -79,7 +79,7 @@ func testAgentRoundTrip(t *testing.T, s store.Store) {
 	require.Equal(t, saved, found, "what a save returns is what is found")
 }
 
-func testAgentVersions(t *testing.T, s store.Store) {
+func testAgentVersions(t *testing.T, s whole) {
 	first := saveAgent(t, s, ns, definition("one"), 0)
 	second := saveAgent(t, s, ns, definition("two"), 1)
 	third := saveAgent(t, s, ns, definition("three"), -1)
@@ -101,7 +101,7 @@ func testAgentVersions(t *testing.T, s store.Store) {
 	require.Empty(t, none)
 }
 
-func testAgentVersionBounds(t *testing.T, s store.Store) {
+func testAgentVersionBounds(t *testing.T, s whole) {
 	const total = store.MaxAgentVersions + 1
 	for i := range total {
 		saveAgent(t, s, ns, definition(fmt.Sprint(i)), i)
@@ -121,7 +121,7 @@ func testAgentVersionBounds(t *testing.T, s store.Store) {
 	require.Len(t, changesOf(t, s, ns, 0, store.MaxLimit+1), total)
 }
 
-func testAgentConflict(t *testing.T, s store.Store) {
+func testAgentConflict(t *testing.T, s whole) {
 	_, err := s.SaveAgent(t.Context(), ns, definition("one"), 1)
 	require.ErrorIs(t, err, store.ErrConflict, "there is no version 1")
 	saveAgent(t, s, ns, definition("one"), 0)
@@ -137,7 +137,7 @@ func testAgentConflict(t *testing.T, s store.Store) {
 	require.Len(t, changesOf(t, s, ns, 0, 0), 1, "what was refused has left nothing")
 }
 
-func testAgentNames(t *testing.T, s store.Store) {
+func testAgentNames(t *testing.T, s whole) {
 	first := definition("one")
 	first.Name = "Clerk-\u017fk\u00e9"
 	saveAgent(t, s, ns, first, 0)
@@ -163,7 +163,7 @@ func testAgentNames(t *testing.T, s store.Store) {
 	}
 }
 
-func testAgentDeleted(t *testing.T, s store.Store) {
+func testAgentDeleted(t *testing.T, s whole) {
 	remove := store.AgentVersion{Name: "CLERK", Deleted: true, By: "bob"}
 	_, err := s.SaveAgent(t.Context(), ns, remove, -1)
 	require.ErrorIs(t, err, store.ErrNotFound)
@@ -192,7 +192,7 @@ func testAgentDeleted(t *testing.T, s store.Store) {
 	require.Equal(t, gone, all[1])
 }
 
-func testAgentList(t *testing.T, s store.Store) {
+func testAgentList(t *testing.T, s whole) {
 	none, err := s.Agents(t.Context(), ns, "", 0)
 	require.NoError(t, err)
 	require.Empty(t, none)
@@ -228,7 +228,7 @@ func testAgentList(t *testing.T, s store.Store) {
 	require.Len(t, all, store.MaxAgents)
 }
 
-func testAgentChanges(t *testing.T, s store.Store) {
+func testAgentChanges(t *testing.T, s whole) {
 	require.Empty(t, changesOf(t, s, ns, 0, 0))
 	made := saveAgent(t, s, ns, definition("one"), 0)
 	saveAgent(t, s, ns, definition("two"), 1)
@@ -254,7 +254,7 @@ func testAgentChanges(t *testing.T, s store.Store) {
 	require.Empty(t, changesOf(t, s, "other", 0, 0))
 }
 
-func testAgentChangeOfAppends(t *testing.T, s store.Store) {
+func testAgentChangeOfAppends(t *testing.T, s whole) {
 	deleted := store.AgentVersion{Name: "clerk", Deleted: true}
 	for n, change := range []func() store.AgentVersion{
 		func() store.AgentVersion { return store.AgentVersion{} },
@@ -273,7 +273,7 @@ func testAgentChangeOfAppends(t *testing.T, s store.Store) {
 	}
 }
 
-func testAgentNamespaces(t *testing.T, s store.Store) {
+func testAgentNamespaces(t *testing.T, s whole) {
 	saveAgent(t, s, "here", definition("one"), 0)
 	saveAgent(t, s, "here", definition("two"), 1)
 	_, err := s.Agent(t.Context(), "there", "clerk")
@@ -303,7 +303,7 @@ func testAgentNamespaces(t *testing.T, s store.Store) {
 	}
 }
 
-func testAgentRefused(t *testing.T, s store.Store) {
+func testAgentRefused(t *testing.T, s whole) {
 	with := func(change func(v *store.AgentVersion)) store.AgentVersion {
 		v := definition("one")
 		change(&v)
@@ -335,7 +335,7 @@ func testAgentRefused(t *testing.T, s store.Store) {
 	require.Len(t, saveAgent(t, s, ns, largest, 0).Definition, store.MaxAgentDefinition)
 }
 
-func testAgentEndedContext(t *testing.T, s store.Store) {
+func testAgentEndedContext(t *testing.T, s whole) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := s.SaveAgent(ctx, ns, definition("one"), 0)
@@ -344,7 +344,7 @@ func testAgentEndedContext(t *testing.T, s store.Store) {
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
 
-func testAgentClosed(t *testing.T, s store.Store) {
+func testAgentClosed(t *testing.T, s whole) {
 	saveAgent(t, s, ns, definition("one"), 0)
 	require.NoError(t, s.Close())
 	_, err := s.SaveAgent(t.Context(), ns, definition("two"), 1)
@@ -362,7 +362,7 @@ func testAgentClosed(t *testing.T, s store.Store) {
 
 // RunSharedAgents saves agents from many goroutines through all of stores, which share their data.
 // Of concurrent changes of one version one succeeds, and readers of the changes see no gap.
-func RunSharedAgents(t *testing.T, stores ...store.Store) {
+func RunSharedAgents(t *testing.T, stores ...whole) {
 	const total = appenders * rounds
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -404,7 +404,7 @@ func RunSharedAgents(t *testing.T, stores ...store.Store) {
 }
 
 // saveRounds reads and changes one of two agents, n times.
-func saveRounds(ctx context.Context, s store.Store, n int) error {
+func saveRounds(ctx context.Context, s whole, n int) error {
 	name := []string{"even", "odd"}[n%2]
 	for done := 0; done < rounds; {
 		newest, err := s.Agent(ctx, ns, name)
@@ -424,7 +424,7 @@ func saveRounds(ctx context.Context, s store.Store, n int) error {
 }
 
 // followAgents reads changes until it has total.
-func followAgents(ctx context.Context, s store.Store, total int) ([]store.AgentChange, error) {
+func followAgents(ctx context.Context, s whole, total int) ([]store.AgentChange, error) {
 	var all []store.AgentChange
 	for len(all) < total {
 		next, err := s.AgentChanges(ctx, ns, int64(len(all)), 7)

@@ -28,14 +28,14 @@ func apiKey(id, name string) store.APIKey {
 	return store.APIKey{ID: id, Namespace: ns, Name: name, Roles: []string{"read", "post"}, Hash: "hash of " + id, CreatedBy: "root"}
 }
 
-func createKey(t *testing.T, s store.Store, k store.APIKey) store.APIKey {
+func createKey(t *testing.T, s whole, k store.APIKey) store.APIKey {
 	t.Helper()
 	made, err := s.CreateAPIKey(t.Context(), k)
 	require.NoError(t, err)
 	return made
 }
 
-func testKeyRoundTrip(t *testing.T, s store.Store) {
+func testKeyRoundTrip(t *testing.T, s whole) {
 	has, err := s.HasAPIKeys(t.Context())
 	require.NoError(t, err)
 	require.False(t, has)
@@ -66,7 +66,7 @@ func testKeyRoundTrip(t *testing.T, s store.Store) {
 	require.True(t, has)
 }
 
-func testKeyNames(t *testing.T, s store.Store) {
+func testKeyNames(t *testing.T, s whole) {
 	createKey(t, s, apiKey("k1", "ann"))
 	for _, k := range []store.APIKey{apiKey("k1", "bob"), apiKey("k2", "ann"), apiKey("k2", "ANN")} {
 		_, err := s.CreateAPIKey(t.Context(), k)
@@ -79,7 +79,7 @@ func testKeyNames(t *testing.T, s store.Store) {
 	require.ErrorIs(t, err, store.ErrExists, "the id of a revoked key stays taken")
 }
 
-func testKeyList(t *testing.T, s store.Store) {
+func testKeyList(t *testing.T, s whole) {
 	none, err := s.APIKeys(t.Context(), ns)
 	require.NoError(t, err)
 	require.Empty(t, none)
@@ -93,7 +93,7 @@ func testKeyList(t *testing.T, s store.Store) {
 	require.Equal(t, []store.APIKey{a, c, b}, all)
 }
 
-func testKeyRotated(t *testing.T, s store.Store) {
+func testKeyRotated(t *testing.T, s whole) {
 	createKey(t, s, apiKey("k1", "ann"))
 	until := time.Now().Add(time.Hour).UTC().Truncate(time.Microsecond)
 	rotated, err := s.RotateAPIKey(t.Context(), ns, "k1", "second", until)
@@ -121,7 +121,7 @@ func testKeyRotated(t *testing.T, s store.Store) {
 	require.ErrorIs(t, err, store.ErrNotFound, "a revoked key does not come back")
 }
 
-func testKeyRevoked(t *testing.T, s store.Store) {
+func testKeyRevoked(t *testing.T, s whole) {
 	createKey(t, s, apiKey("k1", "ann"))
 	revoked, err := s.RevokeAPIKey(t.Context(), ns, "k1", "root")
 	require.NoError(t, err)
@@ -142,7 +142,7 @@ func testKeyRevoked(t *testing.T, s store.Store) {
 	}
 }
 
-func testKeyNamespaces(t *testing.T, s store.Store) {
+func testKeyNamespaces(t *testing.T, s whole) {
 	mine := createKey(t, s, apiKey("k1", "ann"))
 	other := apiKey("k2", "ann")
 	other.Namespace = "other"
@@ -157,7 +157,7 @@ func testKeyNamespaces(t *testing.T, s store.Store) {
 	require.Equal(t, "other", found.Namespace, "the id alone finds a key")
 }
 
-func testKeyRefused(t *testing.T, s store.Store) {
+func testKeyRefused(t *testing.T, s whole) {
 	for name, change := range map[string]func(*store.APIKey){
 		"no id":        func(k *store.APIKey) { k.ID = "" },
 		"no namespace": func(k *store.APIKey) { k.Namespace = "" },
@@ -182,7 +182,7 @@ func testKeyRefused(t *testing.T, s store.Store) {
 	require.False(t, has, "nothing was stored")
 }
 
-func testKeyConcurrent(t *testing.T, s store.Store) {
+func testKeyConcurrent(t *testing.T, s whole) {
 	var wg sync.WaitGroup
 	results := make([]error, 8)
 	for i := range results {

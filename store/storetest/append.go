@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-func testAppend(t *testing.T, s store.Store) {
+func testAppend(t *testing.T, s whole) {
 	first := add(t, s, key, store.Batch{Records: records("a", "b")})
 	require.Equal(t, []string{"a", "b"}, requireDense(t, first.Records))
 	require.EqualValues(t, 2, first.Head)
@@ -24,7 +24,7 @@ func testAppend(t *testing.T, s store.Store) {
 	require.EqualValues(t, 3, thread(t, s, key).Head)
 }
 
-func testIdempotent(t *testing.T, s store.Store) {
+func testIdempotent(t *testing.T, s whole) {
 	batch := store.Batch{Records: records("a", "b", "c")}
 	first := add(t, s, key, batch)
 	row := thread(t, s, key)
@@ -47,7 +47,7 @@ func testIdempotent(t *testing.T, s store.Store) {
 	require.Equal(t, []string{"a", "b", "c", "d", "e"}, requireDense(t, query(t, s, key, store.Query{})))
 }
 
-func testTwiceInBatch(t *testing.T, s store.Store) {
+func testTwiceInBatch(t *testing.T, s whole) {
 	batch := store.Batch{Records: records("a", "b", "a")}
 	batch.Records[2].Payload = json.RawMessage(`{"content":"another text"}`)
 	a := add(t, s, key, batch)
@@ -56,7 +56,7 @@ func testTwiceInBatch(t *testing.T, s store.Store) {
 	require.Equal(t, []string{"a", "b"}, requireDense(t, query(t, s, key, store.Query{})))
 }
 
-func testRefused(t *testing.T, s store.Store) {
+func testRefused(t *testing.T, s whole) {
 	with := func(change func(r *event.Record)) store.Batch {
 		batch := store.Batch{Records: records("a", "b")}
 		change(&batch.Records[1])
@@ -102,7 +102,7 @@ func testRefused(t *testing.T, s store.Store) {
 
 // testAtomic appends batches while a reader checks that it sees each batch completely or not at
 // all.
-func testAtomic(t *testing.T, s store.Store) {
+func testAtomic(t *testing.T, s whole) {
 	const batches, size = 20, 5
 	failed := make(chan error, 1)
 	go func() {
@@ -143,7 +143,7 @@ func testAtomic(t *testing.T, s store.Store) {
 	require.Len(t, logs, batches)
 }
 
-func testAppendNothing(t *testing.T, s store.Store) {
+func testAppendNothing(t *testing.T, s whole) {
 	a := add(t, s, key, store.Batch{})
 	require.Empty(t, a.Records)
 	require.Zero(t, a.Head)
@@ -159,7 +159,7 @@ func testAppendNothing(t *testing.T, s store.Store) {
 	require.Equal(t, row, thread(t, s, key))
 }
 
-func testRoundTrip(t *testing.T, s store.Store) {
+func testRoundTrip(t *testing.T, s whole) {
 	r := event.Record{
 		ID: "a", Type: "custom.type", TraceID: "trace", ParentEventID: "parent", EventID: "event", CreatedAt: start,
 		Payload: json.RawMessage(`{"z": 1, "a": [1.50, "x", null, true], "a": {"deep": "<&>"}, "n": 12345678901234567890}`),

@@ -13,7 +13,7 @@ import (
 )
 
 // testAround calls each method of a store that takes a context, with a vector or an id where none would ask the database nothing.
-func testAround(t *testing.T, s store.Store) {
+func testAround(t *testing.T, s whole) {
 	if _, ok := s.(interface {
 		With(around store.Around) store.Store
 	}); !ok {

@@ -86,7 +86,7 @@ func follow(ctx context.Context, s store.Store, total int) ([]event.Record, erro
 	return seen, nil
 }
 
-func testConcurrentRetries(t *testing.T, s store.Store) {
+func testConcurrentRetries(t *testing.T, s whole) {
 	results := make(chan []event.Record, appenders)
 	errs := make(chan error, appenders)
 	for range appenders {
@@ -106,7 +106,7 @@ func testConcurrentRetries(t *testing.T, s store.Store) {
 	}
 }
 
-func testConcurrentThreads(t *testing.T, s store.Store) {
+func testConcurrentThreads(t *testing.T, s whole) {
 	errs := make(chan error, appenders)
 	of := func(n int) store.Key {
 		return store.Key{Namespace: fmt.Sprint("ns", n%2), ThreadID: fmt.Sprint("t", n/2)}

@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-func testContent(t *testing.T, s store.Store) {
+func testContent(t *testing.T, s whole) {
 	for name, content := range map[string]string{
 		"NUL":          "before\x00after\x00",
 		"emoji":        "👩‍👩‍👧‍👦 🧵 e\u0301 שלום \u2028 \U0010FFFF",
@@ -62,7 +62,7 @@ func equal(a, b []event.Record) bool {
 	return errX == nil && errY == nil && string(x) == string(y)
 }
 
-func testSanitised(t *testing.T, s store.Store) {
+func testSanitised(t *testing.T, s whole) {
 	r := record("r")
 	r.Payload = json.RawMessage("{\"content\":\"a\xff\xfeb\"}")
 	given := string(r.Payload)
@@ -86,7 +86,7 @@ func testSanitised(t *testing.T, s store.Store) {
 	require.Equal(t, "not JSON: {\"a\": \x00 é", input, "text that is not JSON is kept as a string")
 }
 
-func testIdentifiers(t *testing.T, s store.Store) {
+func testIdentifiers(t *testing.T, s whole) {
 	for _, odd := range []string{
 		"with space", "ünï/cödé 🧵", "a'b\"c;--", "%_*", strings.Repeat("long", 200), "UPPER", "upper", " upper", "0", "null", "\n",
 	} {

@@ -1,4 +1,4 @@
-// Package storetest is the conformance suite for implementations of [store.Store]: it tests the
+// Package storetest is the conformance suite for implementations of [whole]: it tests the
 // invariants of package store. A driver runs it in a test:
 //
 //	func TestStore(t *testing.T) {

@@ -30,14 +30,14 @@ func document(name, content string) store.Document {
 	return store.Document{Kind: "note", Name: name, Content: json.RawMessage(content), By: "ann"}
 }
 
-func putDocument(t *testing.T, s store.Store, namespace string, d store.Document, after int) store.Document {
+func putDocument(t *testing.T, s whole, namespace string, d store.Document, after int) store.Document {
 	t.Helper()
 	saved, err := s.PutDocument(t.Context(), namespace, d, after)
 	require.NoError(t, err)
 	return saved
 }
 
-func testDocumentRoundTrip(t *testing.T, s store.Store) {
+func testDocumentRoundTrip(t *testing.T, s whole) {
 	_, err := s.Document(t.Context(), ns, "note", "a")
 	require.ErrorIs(t, err, store.ErrNotFound)
 	for _, name := range []string{"", "a\x00b", "\xff"} {
@@ -72,7 +72,7 @@ func testDocumentRoundTrip(t *testing.T, s store.Store) {
 	require.Equal(t, 1, putDocument(t, s, ns, document("b", `1`), -1).Version, "or none")
 }
 
-func testDocumentConflict(t *testing.T, s store.Store) {
+func testDocumentConflict(t *testing.T, s whole) {
 	conflict := func(err error, after, newest int) {
 		t.Helper()
 		var got *store.ConflictError
@@ -94,7 +94,7 @@ func testDocumentConflict(t *testing.T, s store.Store) {
 	require.JSONEq(t, `2`, string(found.Content))
 }
 
-func testDocumentDeleted(t *testing.T, s store.Store) {
+func testDocumentDeleted(t *testing.T, s whole) {
 	require.ErrorIs(t, s.DeleteDocument(t.Context(), ns, "note", "a", -1), store.ErrNotFound)
 	putDocument(t, s, ns, document("a", `1`), 0)
 	require.NoError(t, s.DeleteDocument(t.Context(), ns, "note", "a", 1))
@@ -112,7 +112,7 @@ func testDocumentDeleted(t *testing.T, s store.Store) {
 	require.NoError(t, s.DeleteDocument(t.Context(), ns, "note", "a", -1))
 }
 
-func testDocumentList(t *testing.T, s store.Store) {
+func testDocumentList(t *testing.T, s whole) {
 	none, err := s.Documents(t.Context(), ns, "note", "", store.MaxLimit)
 	require.NoError(t, err)
 	require.Empty(t, none)
@@ -136,7 +136,7 @@ func testDocumentList(t *testing.T, s store.Store) {
 	require.Empty(t, none)
 }
 
-func testDocumentNamespaces(t *testing.T, s store.Store) {
+func testDocumentNamespaces(t *testing.T, s whole) {
 	other := document("a", `4`)
 	other.Kind = "other"
 	saved := []store.Document{
@@ -168,7 +168,7 @@ func testDocumentNamespaces(t *testing.T, s store.Store) {
 	}
 }
 
-func testDocumentRefused(t *testing.T, s store.Store) {
+func testDocumentRefused(t *testing.T, s whole) {
 	large := `"` + strings.Repeat("x", store.MaxDocument-2) + `"`
 	for name, change := range map[string]func(*store.Document){
 		"no kind":    func(d *store.Document) { d.Kind = "" },
@@ -196,7 +196,7 @@ func testDocumentRefused(t *testing.T, s store.Store) {
 	require.Equal(t, large, string(putDocument(t, s, ns, document("a", large), 0).Content))
 }
 
-func testDocumentConcurrent(t *testing.T, s store.Store) {
+func testDocumentConcurrent(t *testing.T, s whole) {
 	const writers, each = 4, 5
 	var wg sync.WaitGroup
 	for range writers {

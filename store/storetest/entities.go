@@ -58,8 +58,8 @@ var entities = []suiteTest{
 	{"entities: extractions appended at once are queued once", testExtractionsAppendedAtOnce},
 }
 
-func ofEntities(run func(t *testing.T, e store.Entities)) func(*testing.T, store.Store) {
-	return func(t *testing.T, s store.Store) { run(t, s) }
+func ofEntities(run func(t *testing.T, e store.Entities)) func(*testing.T, whole) {
+	return func(t *testing.T, s whole) { run(t, s) }
 }
 
 // noon is when texts of tests are of.
@@ -299,7 +299,7 @@ func testExtractionNamespaces(t *testing.T, e store.Entities) {
 	require.Equal(t, []string{"b", "c"}, extractionNamespaces(t, e))
 }
 
-func testExtractionsAppended(t *testing.T, s store.Store) {
+func testExtractionsAppended(t *testing.T, s whole) {
 	given := extraction("x1", start)
 	given.ThreadID = ""
 	batch := store.Batch{Once: "b", Records: records("a", "b"), Extract: []store.Extraction{extraction("x2", start.Add(time.Hour)), given}}
@@ -327,7 +327,7 @@ func testExtractionsAppended(t *testing.T, s store.Store) {
 	require.Equal(t, []string{"x5", "x2", "x3", "x4"}, queued(t, s, key.Namespace), "it needs no records")
 }
 
-func testExtractionsAtomic(t *testing.T, s store.Store) {
+func testExtractionsAtomic(t *testing.T, s whole) {
 	for name, change := range map[string]func(b *store.Batch){
 		"record":      func(b *store.Batch) { b.Records[0].Payload = []byte("{") },
 		"no id":       func(b *store.Batch) { b.Extract[1].ID = "" },

@@ -135,7 +135,7 @@ func mergeAtOnce(t *testing.T, stores ...store.Entities) {
 func testChangesAtOnce(t *testing.T, e store.Entities) { changeAtOnce(t, e, e) }
 
 // RunSharedEntities changes entities through stores that share their data.
-func RunSharedEntities(t *testing.T, stores ...store.Store) {
+func RunSharedEntities(t *testing.T, stores ...whole) {
 	all := make([]store.Entities, len(stores))
 	for i, s := range stores {
 		all[i] = s
@@ -209,7 +209,7 @@ func changeEntities(ctx context.Context, e store.Entities, names []string, n, i 
 	return nil
 }
 
-func testExtractionsAppendedAtOnce(t *testing.T, s store.Store) {
+func testExtractionsAppendedAtOnce(t *testing.T, s whole) {
 	texts := make([]store.Extraction, 10)
 	for i := range texts {
 		texts[i] = extraction(fmt.Sprint("x", i), minute(i))

@@ -34,14 +34,14 @@ var erasures = []suiteTest{
 	{"old tool logs are pruned, and no others", testPrunedToolLogs},
 }
 
-func contents(t *testing.T, s store.Store, k store.Key) store.ThreadContents {
+func contents(t *testing.T, s whole, k store.Key) store.ThreadContents {
 	t.Helper()
 	c, err := s.ThreadContents(t.Context(), k)
 	require.NoError(t, err)
 	return c
 }
 
-func erase(t *testing.T, s store.Store, k store.Key) {
+func erase(t *testing.T, s whole, k store.Key) {
 	t.Helper()
 	require.NoError(t, s.EraseThread(t.Context(), k))
 	require.Zero(t, contents(t, s, k))
@@ -57,7 +57,7 @@ func filled(id string) store.Batch {
 	}
 }
 
-func testErased(t *testing.T, s store.Store) {
+func testErased(t *testing.T, s whole) {
 	other := store.Key{Namespace: key.Namespace, ThreadID: "t2"}
 	elsewhere := store.Key{Namespace: "other", ThreadID: key.ThreadID}
 	for i, k := range []store.Key{key, other, elsewhere} {
@@ -84,7 +84,7 @@ func testErased(t *testing.T, s store.Store) {
 	}
 }
 
-func testErasedStays(t *testing.T, s store.Store) {
+func testErasedStays(t *testing.T, s whole) {
 	add(t, s, key, filled("a"))
 	require.NoError(t, s.MarkErased(t.Context(), key))
 	require.NotZero(t, contents(t, s, key), "what is there can be counted before it is deleted")
@@ -102,7 +102,7 @@ func testErasedStays(t *testing.T, s store.Store) {
 	require.Zero(t, contents(t, s, key))
 }
 
-func testSubThreads(t *testing.T, s store.Store) {
+func testSubThreads(t *testing.T, s whole) {
 	in := func(id string) store.Key { return store.Key{Namespace: key.Namespace, ThreadID: id} }
 	for id, u := range map[string]store.ThreadUpdate{
 		"t1": {}, "t1.s2": {Parent: "t1", Number: 1}, "t1.s1": {Parent: "t1", Metadata: json.RawMessage(`{"parentThreadId":"t2"}`)}, "other": {Parent: "t2"},
@@ -138,7 +138,7 @@ func testSubThreads(t *testing.T, s store.Store) {
 }
 
 // testForeignParents: metadata comes from clients, and makes no thread the one of a sub-agent.
-func testForeignParents(t *testing.T, s store.Store) {
+func testForeignParents(t *testing.T, s whole) {
 	random := make([]byte, 4000)
 	for i := range random {
 		random[i] = "0123456789abcdefghijklmnopqrstuvwxyz"[rand.N(36)]
@@ -158,7 +158,7 @@ func testForeignParents(t *testing.T, s store.Store) {
 }
 
 // testErasedParents: an erasure that was stopped half way finds the threads of sub-agents that it has marked.
-func testErasedParents(t *testing.T, s store.Store) {
+func testErasedParents(t *testing.T, s whole) {
 	sub := store.Key{Namespace: key.Namespace, ThreadID: "t1.s1"}
 	batch := filled("b")
 	batch.Thread = &store.ThreadUpdate{Parent: key.ThreadID}
@@ -178,13 +178,13 @@ func testErasedParents(t *testing.T, s store.Store) {
 	require.Empty(t, subs)
 }
 
-func testErasedMissing(t *testing.T, s store.Store) {
+func testErasedMissing(t *testing.T, s whole) {
 	erase(t, s, key)
 	_, err := s.Append(t.Context(), key, filled("a"))
 	require.ErrorIs(t, err, store.ErrErased)
 }
 
-func testErasedWhileAppending(t *testing.T, s store.Store) {
+func testErasedWhileAppending(t *testing.T, s whole) {
 	var all sync.WaitGroup
 	for w := range 4 {
 		all.Go(func() {
@@ -206,7 +206,7 @@ func testErasedWhileAppending(t *testing.T, s store.Store) {
 	require.Zero(t, contents(t, s, key))
 }
 
-func testErasedMany(t *testing.T, s store.Store) {
+func testErasedMany(t *testing.T, s whole) {
 	for i := range 3 {
 		add(t, s, key, store.Batch{Records: series(fmt.Sprintf("r%d-", i), 1000)})
 	}
@@ -215,7 +215,7 @@ func testErasedMany(t *testing.T, s store.Store) {
 }
 
 // foundIn ends an extraction of a thread in which entities were found.
-func foundIn(t *testing.T, s store.Store, threadID string, found store.EntitiesFound) {
+func foundIn(t *testing.T, s whole, threadID string, found store.EntitiesFound) {
 	t.Helper()
 	id := "found-" + threadID + fmt.Sprint(len(found.New), len(found.Mentions), found.Mentions[0].SourceID)
 	require.NoError(t, s.QueueExtraction(t.Context(), ns, store.Extraction{ID: id, ThreadID: threadID, EventID: "e", SourceType: "message", SourceID: id}))
@@ -228,7 +228,7 @@ func mentionIn(threadID, entity, name string) store.Mention {
 	return store.Mention{EntityID: entity, Name: name, ThreadID: threadID, SourceType: "message", SourceID: threadID + "-" + entity, Text: name + " of " + threadID, At: start}
 }
 
-func testErasedEntities(t *testing.T, s store.Store) {
+func testErasedEntities(t *testing.T, s whole) {
 	gone := store.Key{Namespace: ns, ThreadID: "gone"}
 	foundIn(t, s, "gone", store.EntitiesFound{
 		New:       []store.NewEntity{{ID: "only", Name: "Only", Type: "person", Description: "secret"}, {ID: "both", Name: "First Name", Type: "person", Description: "secret"}, {ID: "third", Name: "Third", Type: "person"}},
@@ -260,7 +260,7 @@ func testErasedEntities(t *testing.T, s store.Store) {
 }
 
 // testErasedSameSource: two threads have a message of the same id. Each has its mention, so that what came from it is known.
-func testErasedSameSource(t *testing.T, s store.Store) {
+func testErasedSameSource(t *testing.T, s whole) {
 	said := func(threadID, entity string) store.Mention {
 		m := mentionIn(threadID, entity, "Name in "+threadID)
 		m.SourceID = "m1"
@@ -314,7 +314,7 @@ func testErasedSameSource(t *testing.T, s store.Store) {
 	require.Equal(t, "Name in fourth", entity(t, s, ns, "x").Name, "the fourth mentions it")
 }
 
-func testErasedRoots(t *testing.T, s store.Store) {
+func testErasedRoots(t *testing.T, s whole) {
 	gone := store.Key{Namespace: ns, ThreadID: "gone"}
 	foundIn(t, s, "stays", store.EntitiesFound{
 		New:      []store.NewEntity{{ID: "a", Name: "A", Type: "person"}, {ID: "b", Name: "B", Type: "person"}, {ID: "d", Name: "D", Type: "person"}},
@@ -342,7 +342,7 @@ func testErasedRoots(t *testing.T, s store.Store) {
 	require.Equal(t, []string{root.ID + " 2", "d 1"}, entityIDs(t, s, ns, store.EntityPage{}))
 }
 
-func testErasedDocuments(t *testing.T, s store.Store) {
+func testErasedDocuments(t *testing.T, s whole) {
 	begin := func(source, threadID string) (string, error) {
 		d, err := s.BeginKnowledge(t.Context(), key.Namespace, store.KnowledgeDocument{Collection: "c", Source: source, ThreadID: threadID},
 			store.KnowledgeBegin{Digest: "d" + threadID, Content: &store.KnowledgeContent{Name: source, MediaType: "text/plain", Bytes: []byte("text")}})
@@ -373,7 +373,7 @@ func testErasedDocuments(t *testing.T, s store.Store) {
 
 // testErasedShared: of a document with revisions of several threads, those of the others stay, and nothing of the erased
 // one is found.
-func testErasedShared(t *testing.T, s store.Store) {
+func testErasedShared(t *testing.T, s whole) {
 	type step struct {
 		thread, text string
 
@@ -510,7 +510,7 @@ func testErasedShared(t *testing.T, s store.Store) {
 	}
 }
 
-func testPrunedToolLogs(t *testing.T, s store.Store) {
+func testPrunedToolLogs(t *testing.T, s whole) {
 	k, other := store.Key{Namespace: "pruned", ThreadID: "t"}, store.Key{Namespace: "elsewhere", ThreadID: "t"}
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	log := func(k store.Key, id string, status store.ToolStatus, age time.Duration) {

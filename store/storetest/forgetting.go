@@ -36,12 +36,12 @@ func replaced(r event.Record, payload string) event.Record {
 	return r
 }
 
-func replaceRecords(t *testing.T, s store.Store, k store.Key, records ...event.Record) {
+func replaceRecords(t *testing.T, s whole, k store.Key, records ...event.Record) {
 	t.Helper()
 	require.NoError(t, s.ReplaceRecords(t.Context(), k, records...))
 }
 
-func testReplacedRecords(t *testing.T, s store.Store) {
+func testReplacedRecords(t *testing.T, s whole) {
 	other, elsewhere := store.Key{Namespace: key.Namespace, ThreadID: "t2"}, store.Key{Namespace: "other", ThreadID: key.ThreadID}
 	for _, k := range []store.Key{key, other, elsewhere} {
 		add(t, s, k, store.Batch{Records: records("a", "b", "c", "d")})
@@ -68,7 +68,7 @@ func testReplacedRecords(t *testing.T, s store.Store) {
 	require.Equal(t, want, query(t, s, key, store.Query{}), "nothing is replaced if one cannot be")
 }
 
-func testReplacedSearch(t *testing.T, s store.Store) {
+func testReplacedSearch(t *testing.T, s whole) {
 	said := typed("m", event.TypeMessage)
 	// What hooks left of a message is in the record of their decision.
 	hook := replaced(typed("m.hook", event.TypeHook), `{"outcome":"replaced","message":{"content":"call Zoe"}}`)
@@ -81,7 +81,7 @@ func testReplacedSearch(t *testing.T, s store.Store) {
 	require.Equal(t, []string{key.ThreadID}, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Search: "call [erased]"}}))
 }
 
-func testReplacedRetry(t *testing.T, s store.Store) {
+func testReplacedRetry(t *testing.T, s whole) {
 	batch := filled("a")
 	add(t, s, key, batch)
 	replaceRecords(t, s, key, replaced(record("a"), `{"content":"[erased]"}`))
@@ -92,7 +92,7 @@ func testReplacedRetry(t *testing.T, s store.Store) {
 	require.Equal(t, again.Records, query(t, s, key, store.Query{}))
 }
 
-func testReplacedMany(t *testing.T, s store.Store) {
+func testReplacedMany(t *testing.T, s whole) {
 	const n = store.EraseBatch + 1
 	all := series("r", n)
 	add(t, s, key, store.Batch{Records: all})
@@ -110,7 +110,7 @@ func testReplacedMany(t *testing.T, s store.Store) {
 	}
 }
 
-func testReplacedToolLogs(t *testing.T, s store.Store) {
+func testReplacedToolLogs(t *testing.T, s whole) {
 	other := store.Key{Namespace: key.Namespace, ThreadID: "t2"}
 	for _, k := range []store.Key{key, other} {
 		for _, id := range []string{"done", "runs", "stays"} {
@@ -145,7 +145,7 @@ func testReplacedToolLogs(t *testing.T, s store.Store) {
 	require.JSONEq(t, `"of the call"`, string(stored(t, s, "runs").Output))
 }
 
-func testReplacedErased(t *testing.T, s store.Store) {
+func testReplacedErased(t *testing.T, s whole) {
 	add(t, s, key, filled("a"))
 	erase(t, s, key)
 	for _, k := range []store.Key{key, {Namespace: key.Namespace, ThreadID: "missing"}} {
@@ -165,7 +165,7 @@ func mentionOf(threadID, message, entity, name string) store.Mention {
 	return m
 }
 
-func testForgottenMessages(t *testing.T, s store.Store) {
+func testForgottenMessages(t *testing.T, s whole) {
 	foundIn(t, s, "t1", store.EntitiesFound{
 		New: []store.NewEntity{
 			{ID: "only", Name: "Only", Type: "person", Description: "secret", Embedder: "e", Vector: []float32{1, 0}},
@@ -221,7 +221,7 @@ func testForgottenMessages(t *testing.T, s store.Store) {
 	require.Equal(t, []string{"m3", "m3", "m3"}, sources(left))
 }
 
-func testForgottenExtractions(t *testing.T, s store.Store) {
+func testForgottenExtractions(t *testing.T, s whole) {
 	queue := func(threadID, event, source, content string) store.Extraction {
 		x := store.Extraction{
 			ID: strings.Join([]string{threadID, event, source}, "/"), ThreadID: threadID, EventID: event, SourceType: "message", SourceID: source, Content: content, QueuedAt: minute(len(source)),
@@ -248,7 +248,7 @@ func testForgottenExtractions(t *testing.T, s store.Store) {
 	require.Equal(t, 1, contents(t, s, key).Extractions)
 }
 
-func testForgottenMany(t *testing.T, s store.Store) {
+func testForgottenMany(t *testing.T, s whole) {
 	ids := []string{}
 	for i := range store.EraseBatch/store.MaxFound + 2 {
 		id := fmt.Sprint("m", i)
@@ -271,7 +271,7 @@ func testForgottenMany(t *testing.T, s store.Store) {
 	require.Empty(t, entityIDs(t, s, ns, store.EntityPage{}))
 }
 
-func testForgottenEntities(t *testing.T, s store.Store) {
+func testForgottenEntities(t *testing.T, s whole) {
 	one := []string{"by-name", "by-mention", "root", "alias", "alias-root", "undone-root", "undone", "stays", "related"}
 	var found store.EntitiesFound
 	for _, id := range one {
@@ -322,7 +322,7 @@ func testForgottenEntities(t *testing.T, s store.Store) {
 	require.Equal(t, "Zoe Lee", entity(t, s, "other", "by-name").Name)
 }
 
-func testForgottenPages(t *testing.T, s store.Store) {
+func testForgottenPages(t *testing.T, s whole) {
 	const n = 2*store.MaxEntityPage + 1
 	for first := 0; first < n; first += store.MaxFound {
 		var found store.EntitiesFound
@@ -342,7 +342,7 @@ func testForgottenPages(t *testing.T, s store.Store) {
 	}
 }
 
-func testForgottenAtOnce(t *testing.T, s store.Store) {
+func testForgottenAtOnce(t *testing.T, s whole) {
 	var ids []string
 	for n := range resolvers {
 		for i := range 10 {

@@ -14,14 +14,14 @@ import (
 // RunKnowledge runs the suite of [store.Knowledge], like [Run]. The stores implement it.
 func RunKnowledge(t *testing.T, open func(t *testing.T) store.Store) {
 	for _, test := range slices.Concat(knowledge, knowledgeVectors) {
-		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
+		t.Run(test.name, func(t *testing.T) { test.run(t, opened(t, open)) })
 	}
 }
 
 // RunVectors runs the tests of [RunKnowledge] that add vectors, for a store that has vectors in some servers only.
 func RunVectors(t *testing.T, open func(t *testing.T) store.Store) {
 	for _, test := range knowledgeVectors {
-		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
+		t.Run(test.name, func(t *testing.T) { test.run(t, opened(t, open)) })
 	}
 }
 
@@ -73,15 +73,15 @@ var knowledgeVectors = []suiteTest{
 	{"knowledge readers see one whole revision", ofKnowledge(testKnowledgeReaders)},
 }
 
-func ofKnowledge(run func(t *testing.T, k store.Knowledge)) func(*testing.T, store.Store) {
-	return func(t *testing.T, s store.Store) {
+func ofKnowledge(run func(t *testing.T, k store.Knowledge)) func(*testing.T, whole) {
+	return func(t *testing.T, s whole) {
 		k, ok := s.(store.Knowledge)
 		require.True(t, ok, "%T is no store.Knowledge", s)
 		run(t, k)
 	}
 }
 
-func ofVectors(run func(t *testing.T, k store.Knowledge)) func(*testing.T, store.Store) {
+func ofVectors(run func(t *testing.T, k store.Knowledge)) func(*testing.T, whole) {
 	return ofKnowledge(func(t *testing.T, k store.Knowledge) {
 		if !k.HasVectors() {
 			t.Skip("the store has no vectors")

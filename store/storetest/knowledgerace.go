@@ -77,7 +77,7 @@ func testKnowledgeStepsAtOnce(t *testing.T, k store.Knowledge) {
 func testKnowledgeReaders(t *testing.T, k store.Knowledge) { readWhileIngesting(t, k, k) }
 
 // RunSharedKnowledge changes knowledge through a store while it is read through another one that shares its data.
-func RunSharedKnowledge(t *testing.T, one, other store.Store) {
+func RunSharedKnowledge(t *testing.T, one, other whole) {
 	ofKnowledge(func(t *testing.T, k store.Knowledge) {
 		ofKnowledge(func(t *testing.T, reader store.Knowledge) { readWhileIngesting(t, k, reader) })(t, other)
 	})(t, one)

@@ -9,7 +9,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-func testOnce(t *testing.T, s store.Store) {
+func testOnce(t *testing.T, s whole) {
 	k := store.Key{Namespace: "n", ThreadID: "once"}
 	first := store.Batch{Once: "reply", Records: []event.Record{typed("call", "llm_call"), typed("reply", "message"), typed("final", "final")}}
 	require.Len(t, add(t, s, k, first).Records, 3)

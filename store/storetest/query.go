@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-func testQuery(t *testing.T, s store.Store) {
+func testQuery(t *testing.T, s whole) {
 	add(t, s, key, store.Batch{Records: []event.Record{
 		typed("1", "message"), typed("2", "llm_call"), typed("3", "message"),
 		typed("4", "tool_call").In("a"), typed("5", "message").In("a"), typed("6", "final").In("a"),
@@ -52,7 +52,7 @@ func testQuery(t *testing.T, s store.Store) {
 	}
 }
 
-func testQueryLimit(t *testing.T, s store.Store) {
+func testQueryLimit(t *testing.T, s whole) {
 	const total = store.MaxLimit + 5
 	for batch := range slices.Chunk(series("r", total), 300) {
 		add(t, s, key, store.Batch{Records: batch})
@@ -70,7 +70,7 @@ func testQueryLimit(t *testing.T, s store.Store) {
 	require.Equal(t, wanted, ids(found), "as many by id as a query returns")
 }
 
-func testQueryBytes(t *testing.T, s store.Store) {
+func testQueryBytes(t *testing.T, s whole) {
 	var all []event.Record
 	for i, size := range []int{10, 20, 3000, 10, 10} {
 		all = append(all, event.NewRecord(fmt.Sprint(i+1), event.TypeMessage, "", "", start, strings.Repeat("ü", size)))
@@ -104,7 +104,7 @@ func testQueryBytes(t *testing.T, s store.Store) {
 }
 
 // testUnavailable: an expired deadline simulates a server that does not respond.
-func testUnavailable(t *testing.T, s store.Store) {
+func testUnavailable(t *testing.T, s whole) {
 	add(t, s, key, store.Batch{Records: records("a")})
 	late, cancel := context.WithTimeout(t.Context(), -time.Second)
 	defer cancel()
@@ -119,7 +119,7 @@ func testUnavailable(t *testing.T, s store.Store) {
 }
 
 // calls are the calls of a store that need its server.
-func calls(s store.Store) map[string]func(context.Context) error {
+func calls(s whole) map[string]func(context.Context) error {
 	return map[string]func(context.Context) error{
 		"Append": func(ctx context.Context) error {
 			_, err := s.Append(ctx, key, store.Batch{Records: records("b")})
@@ -153,7 +153,7 @@ func calls(s store.Store) map[string]func(context.Context) error {
 	}
 }
 
-func testQueryNothing(t *testing.T, s store.Store) {
+func testQueryNothing(t *testing.T, s whole) {
 	requireNoThread(t, s, key)
 	found, err := s.RecordsByID(t.Context(), key, "a")
 	require.NoError(t, err)
@@ -171,7 +171,7 @@ func testQueryNothing(t *testing.T, s store.Store) {
 	require.ErrorContains(t, err, key.String())
 }
 
-func testRecordsByID(t *testing.T, s store.Store) {
+func testRecordsByID(t *testing.T, s whole) {
 	a := add(t, s, key, store.Batch{Records: records("a", "b", "c", "d")})
 	found, err := s.RecordsByID(t.Context(), key, "d", "nobody", "b", "b", "x\x00", "\xff")
 	require.NoError(t, err)

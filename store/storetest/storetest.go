@@ -27,7 +27,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"append of nothing makes the thread", testAppendNothing},
 		{"append returns what queries find", testRoundTrip},
 		{"append with an ended context stores nothing", testEndedContext},
-		{"appenders at once leave no gap that a reader sees", func(t *testing.T, s store.Store) { RunShared(t, s) }},
+		{"appenders at once leave no gap that a reader sees", func(t *testing.T, s whole) { RunShared(t, s) }},
 		{"retries at once store a batch once", testConcurrentRetries},
 		{"threads at once do not mix", testConcurrentThreads},
 		{"query bounds, types, order and limit", testQuery},
@@ -56,17 +56,34 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		{"no answer in time is marked as unavailable", testUnavailable},
 		{"ping and close", testClose},
 		{"each call runs within what is around it, by its name", testAround},
-		{"a store has an id of its own", func(t *testing.T, s store.Store) { testID(t, s, open(t)) }},
+		{"a store has an id of its own", func(t *testing.T, s whole) { testID(t, s, opened(t, open)) }},
 	}
 	for _, test := range slices.Concat(tests, activities, agents, apiKeys, documents, entities, erasures, forgettings, threadLists) {
-		t.Run(test.name, func(t *testing.T) { test.run(t, open(t)) })
+		t.Run(test.name, func(t *testing.T) { test.run(t, opened(t, open)) })
 	}
+}
+
+// whole is a store with all that the suite tests.
+type whole interface {
+	store.Store
+	store.Agents
+	store.APIKeys
+	store.Documents
+	store.Knowledge
+	store.Entities
+	store.Erasures
+}
+
+func opened(t *testing.T, open func(t *testing.T) store.Store) whole {
+	s, err := store.Ask[whole](open(t))
+	require.NoError(t, err)
+	return s
 }
 
 // suiteTest is a test of the suite, with its own store.
 type suiteTest struct {
 	name string
-	run  func(t *testing.T, s store.Store)
+	run  func(t *testing.T, s whole)
 }
 
 var key = store.Key{Namespace: "default", ThreadID: "t1"}
@@ -97,7 +114,7 @@ func series(prefix string, n int) []event.Record {
 	return all
 }
 
-func add(t *testing.T, s store.Store, k store.Key, b store.Batch) store.Appended {
+func add(t *testing.T, s whole, k store.Key, b store.Batch) store.Appended {
 	t.Helper()
 	a, err := s.Append(t.Context(), k, b)
 	require.NoError(t, err)
@@ -111,7 +128,7 @@ func query(t *testing.T, s store.Store, k store.Key, q store.Query) []event.Reco
 	return found
 }
 
-func thread(t *testing.T, s store.Store, k store.Key) store.Thread {
+func thread(t *testing.T, s whole, k store.Key) store.Thread {
 	t.Helper()
 	row, err := s.Thread(t.Context(), k)
 	require.NoError(t, err)
@@ -135,14 +152,14 @@ func requireDense(t *testing.T, records []event.Record) []string {
 	return ids(records)
 }
 
-func requireNoThread(t *testing.T, s store.Store, k store.Key) {
+func requireNoThread(t *testing.T, s whole, k store.Key) {
 	t.Helper()
 	_, err := s.Thread(t.Context(), k)
 	require.ErrorIs(t, err, store.ErrNotFound)
 	require.Empty(t, query(t, s, k, store.Query{}))
 }
 
-func testClose(t *testing.T, s store.Store) {
+func testClose(t *testing.T, s whole) {
 	require.NoError(t, s.Ping(t.Context()))
 	add(t, s, key, store.Batch{Records: records("a")})
 	require.NoError(t, s.Close())
@@ -158,7 +175,7 @@ func testClose(t *testing.T, s store.Store) {
 	require.NotErrorIs(t, err, store.ErrNotFound)
 }
 
-func testEndedContext(t *testing.T, s store.Store) {
+func testEndedContext(t *testing.T, s whole) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	_, err := s.Append(ctx, key, store.Batch{Records: records("a")})

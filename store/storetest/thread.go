@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/store"
 )
 
-func testThreadRow(t *testing.T, s store.Store) {
+func testThreadRow(t *testing.T, s whole) {
 	before := time.Now().Add(-time.Minute)
 	add(t, s, key, store.Batch{Records: records("a")})
 	row := thread(t, s, key)
@@ -35,7 +35,7 @@ func testThreadRow(t *testing.T, s store.Store) {
 	require.True(t, later.UpdatedAt.After(row.UpdatedAt), "a record makes the thread active")
 }
 
-func testThreadUpdate(t *testing.T, s store.Store) {
+func testThreadUpdate(t *testing.T, s whole) {
 	title := "A title 🧵"
 	full := store.ThreadUpdate{
 		Title: &title, Status: store.ThreadClosed, Agents: []string{"writer", "critic"},
@@ -77,7 +77,7 @@ func testThreadUpdate(t *testing.T, s store.Store) {
 }
 
 // testThreadUpdateOrder stores numbered updates late and repeatedly.
-func testThreadUpdateOrder(t *testing.T, s store.Store) {
+func testThreadUpdateOrder(t *testing.T, s whole) {
 	type update struct {
 		number int64
 		title  string
@@ -131,7 +131,7 @@ func testThreadUpdateOrder(t *testing.T, s store.Store) {
 	})
 }
 
-func testThreadUpdateConcurrent(t *testing.T, s store.Store) {
+func testThreadUpdateConcurrent(t *testing.T, s whole) {
 	errs := make(chan error, appenders)
 	for n := range appenders {
 		go func() {
@@ -151,7 +151,7 @@ func testThreadUpdateConcurrent(t *testing.T, s store.Store) {
 	require.Equal(t, fmt.Sprint(appenders*rounds), thread(t, s, key).Title)
 }
 
-func testThreadPages(t *testing.T, s store.Store) {
+func testThreadPages(t *testing.T, s whole) {
 	const total = 7
 	var made []string
 	for i := range total {
@@ -178,7 +178,7 @@ func testThreadPages(t *testing.T, s store.Store) {
 }
 
 // walk reads all pages and returns the ids of the threads.
-func walk(t *testing.T, s store.Store, page store.ThreadPage) []string {
+func walk(t *testing.T, s whole, page store.ThreadPage) []string {
 	t.Helper()
 	var found []string
 	for {
@@ -199,7 +199,7 @@ func walk(t *testing.T, s store.Store, page store.ThreadPage) []string {
 	}
 }
 
-func testThreadPageLimits(t *testing.T, s store.Store) {
+func testThreadPageLimits(t *testing.T, s whole) {
 	for i := range store.MaxThreads + 1 {
 		add(t, s, store.Key{Namespace: "n", ThreadID: fmt.Sprint(i)}, store.Batch{})
 	}
@@ -213,7 +213,7 @@ func testThreadPageLimits(t *testing.T, s store.Store) {
 	require.Len(t, walk(t, s, store.ThreadPage{}), store.MaxThreads+1)
 }
 
-func testNamespaces(t *testing.T, s store.Store) {
+func testNamespaces(t *testing.T, s whole) {
 	here, there := store.Key{Namespace: "here", ThreadID: "t"}, store.Key{Namespace: "there", ThreadID: "t"}
 	log := toolLog("call")
 	add(t, s, here, store.Batch{Records: records("a", "b"), ToolStart: &log})

@@ -33,7 +33,7 @@ func tick() {
 }
 
 // addAll adds batches to threads, each at its own time.
-func addAll(t *testing.T, s store.Store, batches ...any) {
+func addAll(t *testing.T, s whole, batches ...any) {
 	t.Helper()
 	for i := 0; i < len(batches); i += 2 {
 		tick()
@@ -49,7 +49,7 @@ func reminded(turn, call string) event.Record {
 
 var byAttention = store.ThreadPage{Order: store.OrderAttention}
 
-func testAttention(t *testing.T, s store.Store) {
+func testAttention(t *testing.T, s whole) {
 	add(t, s, store.Key{Namespace: "other", ThreadID: "t"}, store.Batch{Records: one(requested("e", "c"))})
 	addAll(
 		t, s, "fails1", one(ended("e", "failed")), "waits1", one(requested("e", "c1")), "idle1", one(), "waits2", one(requested("e", "c")),
@@ -96,7 +96,7 @@ func testAttention(t *testing.T, s store.Store) {
 	require.Zero(t, thread(t, s, in("closed")).ActivitySince)
 }
 
-func testAttentionPages(t *testing.T, s store.Store) {
+func testAttentionPages(t *testing.T, s whole) {
 	var want [3][]string
 	for i := range 3 {
 		for group, records := range [][]event.Record{one(requested("e", "c"), requested("e", "d")), one(ended("e", "failed")), one()} {
@@ -134,7 +134,7 @@ func testAttentionPages(t *testing.T, s store.Store) {
 	require.Equal(t, append([]string{all[2], "new"}, append(want[1], all[1], want[2][2], want[2][1], want[2][0])...), listed(t, s, page))
 }
 
-func testThreadsByAgent(t *testing.T, s store.Store) {
+func testThreadsByAgent(t *testing.T, s whole) {
 	add(t, s, in("none"), store.Batch{})
 	add(t, s, in("clerk"), store.Batch{Records: one(requested("e", "c")), Thread: &store.ThreadUpdate{Agents: []string{"clerk"}}})
 	add(t, s, in("both"), store.Batch{Thread: &store.ThreadUpdate{Agents: []string{"depot", "clerk"}}})
@@ -157,7 +157,7 @@ func testThreadsByAgent(t *testing.T, s store.Store) {
 	require.Equal(t, []string{"clerk"}, listed(t, s, store.ThreadPage{ThreadFilter: store.ThreadFilter{Agent: "clerk"}, Activity: store.ActivityWaiting}))
 }
 
-func testThreadsByCall(t *testing.T, s store.Store) {
+func testThreadsByCall(t *testing.T, s whole) {
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	asks := func(call, tool string, within time.Duration) event.Record {
 		q := event.ApprovalRequest{ToolCallID: call, ToolName: tool, Arguments: `{"tool\u0000":"\u0000"}`}
@@ -195,7 +195,7 @@ func testThreadsByCall(t *testing.T, s store.Store) {
 	}
 }
 
-func testThreadsByAge(t *testing.T, s store.Store) {
+func testThreadsByAge(t *testing.T, s whole) {
 	addAll(t, s, "a", one(requested("e", "c")), "b", one(), "c", one(requested("e", "c")))
 	a, b, c := thread(t, s, in("a")).UpdatedAt, thread(t, s, in("b")).UpdatedAt, thread(t, s, in("c")).UpdatedAt
 	for _, test := range []struct {
@@ -216,7 +216,7 @@ func testThreadsByAge(t *testing.T, s store.Store) {
 	require.Equal(t, []string{"a"}, listed(t, s, second), "a cursor bounds the page too")
 }
 
-func testThreadsByTokens(t *testing.T, s store.Store) {
+func testThreadsByTokens(t *testing.T, s whole) {
 	called := func(id string, in, out int) event.Record {
 		return event.NewRecord(id, event.TypeLLMCall, "e", "e", start, event.LLMCall{Usage: event.Usage{InputTokens: in, OutputTokens: out, ReasoningTokens: 5, CachedTokens: 3}}).In("e")
 	}
@@ -233,14 +233,14 @@ func testThreadsByTokens(t *testing.T, s store.Store) {
 	}
 }
 
-func countThreads(t *testing.T, s store.Store, f store.ThreadFilter) store.ThreadCounts {
+func countThreads(t *testing.T, s whole, f store.ThreadFilter) store.ThreadCounts {
 	t.Helper()
 	got, err := s.CountThreads(t.Context(), "default", f)
 	require.NoError(t, err)
 	return got
 }
 
-func testCountThreads(t *testing.T, s store.Store) {
+func testCountThreads(t *testing.T, s whole) {
 	require.Zero(t, countThreads(t, s, store.ThreadFilter{}))
 	add(t, s, store.Key{Namespace: "other", ThreadID: "t"}, store.Batch{})
 	addAll(
@@ -255,14 +255,14 @@ func testCountThreads(t *testing.T, s store.Store) {
 	require.Zero(t, countThreads(t, s, store.ThreadFilter{Search: "\x00"}))
 }
 
-func previews(t *testing.T, s store.Store, ids ...string) map[string]string {
+func previews(t *testing.T, s whole, ids ...string) map[string]string {
 	t.Helper()
 	got, err := s.Previews(t.Context(), "default", ids...)
 	require.NoError(t, err)
 	return got
 }
 
-func testPreviews(t *testing.T, s store.Store) {
+func testPreviews(t *testing.T, s whole) {
 	require.Empty(t, previews(t, s))
 	says := func(id, sender, text string, held bool) event.Record {
 		return event.NewRecord(id, event.TypeMessage, "", "", start, event.Message{ID: id, Content: text, SenderType: event.CreatedBy(sender), Held: held}).In("e")
@@ -319,7 +319,7 @@ func testPreviews(t *testing.T, s store.Store) {
 	require.Equal(t, map[string]string{"plain": "hello", "agent": "I begin"}, previews(t, s, "plain", "agent", "none", "\x00"))
 }
 
-func testPreviewsForget(t *testing.T, s store.Store) {
+func testPreviewsForget(t *testing.T, s whole) {
 	add(t, s, in("a"), store.Batch{Records: one(posted("e", "my number is 7"), posted("f", "next"))})
 	require.Equal(t, map[string]string{"a": "my number is 7"}, previews(t, s, "a"))
 	require.NoError(t, s.ReplaceRecords(t.Context(), in("a"), posted("e", "my number is [erased]")))
@@ -330,7 +330,7 @@ func testPreviewsForget(t *testing.T, s store.Store) {
 	require.Empty(t, previews(t, s, "a"))
 }
 
-func testWaitingRecords(t *testing.T, s store.Store) {
+func testWaitingRecords(t *testing.T, s whole) {
 	asked := func(id, call string, q any) event.Record {
 		typ := event.TypeApprovalRequest
 		switch q.(type) {

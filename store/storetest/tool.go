@@ -22,14 +22,14 @@ func finishOf(id string, status store.ToolStatus, output string) store.ToolLog {
 	return store.ToolLog{ToolCallID: id, Status: status, Output: json.RawMessage(output), FinishedAt: &at}
 }
 
-func stored(t *testing.T, s store.Store, id string) store.ToolLog {
+func stored(t *testing.T, s whole, id string) store.ToolLog {
 	t.Helper()
 	log, err := s.ToolLog(t.Context(), key, id)
 	require.NoError(t, err)
 	return log
 }
 
-func testToolLog(t *testing.T, s store.Store) {
+func testToolLog(t *testing.T, s whole) {
 	begin := toolLog("call")
 	a := add(t, s, key, store.Batch{ToolStart: &begin})
 	require.True(t, a.Started)
@@ -47,7 +47,7 @@ func testToolLog(t *testing.T, s store.Store) {
 	require.Equal(t, want, stored(t, s, "call"), "a finish keeps what the start said")
 }
 
-func testToolStart(t *testing.T, s store.Store) {
+func testToolStart(t *testing.T, s whole) {
 	add(t, s, key, store.Batch{Records: records("before")})
 	row := thread(t, s, key)
 	begin := toolLog("call")
@@ -70,7 +70,7 @@ func testToolStart(t *testing.T, s store.Store) {
 	require.Len(t, third.Records, 1, "the rest of the batch is stored all the same")
 }
 
-func testToolWaits(t *testing.T, s store.Store) {
+func testToolWaits(t *testing.T, s whole) {
 	begin := toolLog("call")
 	add(t, s, key, store.Batch{ToolStart: &begin})
 	waiting := finishOf("call", store.ToolWaiting, `"asked"`)
@@ -93,7 +93,7 @@ func testToolWaits(t *testing.T, s store.Store) {
 	require.Equal(t, store.ToolSucceeded, stored(t, s, "call").Status)
 }
 
-func testToolStartConcurrent(t *testing.T, s store.Store) {
+func testToolStartConcurrent(t *testing.T, s whole) {
 	type outcome struct {
 		attempt  int
 		appended store.Appended
@@ -120,7 +120,7 @@ func testToolStartConcurrent(t *testing.T, s store.Store) {
 	require.Equal(t, 1, started, "exactly one starts the call")
 }
 
-func testToolFinish(t *testing.T, s store.Store) {
+func testToolFinish(t *testing.T, s whole) {
 	begin := toolLog("call")
 	add(t, s, key, store.Batch{ToolStart: &begin})
 	end := finishOf("call", store.ToolSucceeded, `1`)
@@ -139,7 +139,7 @@ func testToolFinish(t *testing.T, s store.Store) {
 	require.Equal(t, "search", stored(t, s, "both").ToolName)
 }
 
-func testToolFinishAlone(t *testing.T, s store.Store) {
+func testToolFinishAlone(t *testing.T, s whole) {
 	end := finishOf("call", store.ToolDenied, "")
 	end.ToolName, end.Agent, end.Input = "search", "writer", json.RawMessage(`{}`)
 	a := add(t, s, key, store.Batch{ToolFinish: &end})
@@ -159,7 +159,7 @@ func testToolFinishAlone(t *testing.T, s store.Store) {
 	require.False(t, add(t, s, key, store.Batch{ToolStart: &begin}).Started, "a call that was denied does not start")
 }
 
-func testToolLogs(t *testing.T, s store.Store) {
+func testToolLogs(t *testing.T, s whole) {
 	for id, offset := range map[string]time.Duration{"c": 0, "a": time.Second, "b": 2 * time.Second, "0": time.Second} {
 		log := toolLog(id)
 		log.StartedAt = start.Add(offset)
@@ -179,7 +179,7 @@ func testToolLogs(t *testing.T, s store.Store) {
 	require.ErrorIs(t, err, store.ErrNotFound)
 }
 
-func testToolAtomic(t *testing.T, s store.Store) {
+func testToolAtomic(t *testing.T, s whole) {
 	begin := toolLog("call")
 	bad := records("a")
 	bad[0].Type = ""

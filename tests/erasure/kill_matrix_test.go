@@ -31,6 +31,7 @@ import (
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/scheduleversions"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/postgres"
@@ -75,7 +76,7 @@ func TestErasedPersonKilledAtEveryWrite(t *testing.T) {
 }
 
 // unscrubbed is a PostgreSQL of which only the rows are searched: VACUUM would make the erasures wait for one another.
-type unscrubbed struct{ store.Store }
+type unscrubbed struct{ teststore.Store }
 
 func (unscrubbed) Scrub(context.Context) error { return nil }
 
@@ -168,7 +169,7 @@ func (m *mortal) killed() bool {
 // leaves the thread as it was.
 type matrix struct {
 	mortal
-	store.Store
+	teststore.Store
 	activities.Histories
 	t         testing.TB
 	namespace string
@@ -226,7 +227,7 @@ func (th *matrixThread) begin(namespace string) {
 func newMatrix(t *testing.T, db store.Store, namespace string, after int) *matrix {
 	t.Helper()
 	m := &matrix{
-		mortal: mortal{after: after}, Store: db, t: t, namespace: namespace, threads: map[string]*matrixThread{},
+		mortal: mortal{after: after}, Store: teststore.Of(db), t: t, namespace: namespace, threads: map[string]*matrixThread{},
 		schedules: map[string]signals.Schedule{}, scheduled: map[string]string{},
 	}
 	m.thread("alone", "", "", said("a1", "a1", matrixPerson, event.CreatedByUser, "zephyralone"), said("a1.1", "a1", "assistant", event.CreatedByAgent, "zephyranswer"))
@@ -239,7 +240,7 @@ func newMatrix(t *testing.T, db store.Store, namespace string, after int) *matri
 		event.NewRecord(recordid.Titled("titled", "1"), event.TypeStatus, "", "", time.Now(), event.StatusChange{Status: event.StatusUpdated, Title: "About zephyrtitle"}))
 	m.thread("others", "bobs title", "", said("o1", "o1", "bob", event.CreatedByUser, "hello"))
 	daily := signals.Schedule{ID: "daily", ThreadID: "others", Cron: []string{"@daily"}, Message: &event.NewMessage{SenderID: matrixPerson, Content: "zephyrschedule"}}
-	_, err := scheduleversions.Note(t.Context(), db, namespace, daily.ID, &daily, matrixPerson, time.Now())
+	_, err := scheduleversions.Note(t.Context(), teststore.Of(db), namespace, daily.ID, &daily, matrixPerson, time.Now())
 	require.NoError(t, err)
 	m.schedules[daily.ID], m.scheduled[daily.ID] = daily, "zephyrschedule of "+matrixPerson
 	return m
@@ -551,7 +552,7 @@ func (m *matrix) DeleteSchedules(_ context.Context, _ string, ids []string) erro
 
 // mortalStore is the store of a process.
 type mortalStore struct {
-	store.Store
+	teststore.Store
 	m *matrix
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/erasures"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -19,14 +20,14 @@ import (
 // TestMain turns the test binary into a worker, for tests that kill it.
 func TestMain(m *testing.M) {
 	killing.Main(m, map[string]killing.Kind{"erasing": func(w killing.Worker, c *threadmill.Config) error {
-		c.Store = &tellingStore{c.Store, w}
+		c.Store = &tellingStore{teststore.Of(c.Store), w}
 		return nil
 	}})
 }
 
 // tellingStore reports the steps of erasures.
 type tellingStore struct {
-	store.Store
+	teststore.Store
 	worker killing.Worker
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/erasures"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -291,7 +292,7 @@ func TestExportedPerson(t *testing.T) {
 
 // failingStore fails once after it has replaced records.
 type failingStore struct {
-	store.Store
+	teststore.Store
 	replaced, failed atomic.Bool
 }
 
@@ -312,7 +313,7 @@ func TestErasedPersonCounts(t *testing.T) {
 	t.Parallel()
 	failing := &failingStore{}
 	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) {
-		failing.Store, c.Store = c.Store, failing
+		failing.Store, c.Store = teststore.Of(c.Store), failing
 	}})
 	w.Rewritten = true
 	id := w.Open()

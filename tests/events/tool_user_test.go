@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -124,7 +125,7 @@ func TestToolUserWithKeys(t *testing.T) {
 	t.Parallel()
 	_, secret := auth.NewToken()
 	w := harness.New(t, harness.Options{Tools: userTools(), Configure: func(c *threadmill.Config) {
-		keys, err := auth.NewKeys(auth.KeysConfig{Store: c.Store, Keys: []auth.Key{{
+		keys, err := auth.NewKeys(auth.KeysConfig{Store: teststore.Of(c.Store), Keys: []auth.Key{{
 			Name: "carol", Roles: auth.Roles{auth.RoleRead, auth.RolePost, auth.RoleOperate}, Hash: secret.Hash(),
 		}}})
 		require.NoError(t, err)

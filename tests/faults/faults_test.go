@@ -19,6 +19,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -111,7 +112,7 @@ func (s stage) requireSeen(thread string, v *proc.Viewer) {
 }
 
 // open opens the store of a devserver that has ended.
-func (s stage) open() store.Store {
+func (s stage) open() teststore.Store {
 	s.t.Helper()
 	db, err := sqlite.Open(s.t.Context(), sqlite.Config{Path: filepath.Join(s.Data, "threadmill.db")})
 	require.NoError(s.t, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/openai"
 	"github.com/threadmill/threadmill/signals"
@@ -27,7 +28,7 @@ var errLost = errors.New("the connection was lost")
 
 // unreliable is a store that commits and then loses the response.
 type unreliable struct {
-	store.Store
+	teststore.Store
 	lose func(store.Batch) bool
 
 	mu   sync.Mutex

@@ -19,6 +19,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/entities"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -46,12 +47,12 @@ func learns(w killing.Worker, cfg *threadmill.Config) error {
 	cfg.Knowledge = threadmill.Knowledge{Embedder: "names/cosines", EntityModel: "names/stand-in"}
 	cfg.Agents = []agent.Agent{{Name: "assistant", Model: "openai/stand-in", Knowledge: agent.Knowledge{Entities: true}}}
 	cfg.StaleAfter = killing.StaleAfter
-	cfg.Store = &gatedStore{Store: cfg.Store, worker: w, batches: map[string]int{}}
+	cfg.Store = &gatedStore{Store: teststore.Of(cfg.Store), worker: w, batches: map[string]int{}}
 	byHand := hook.Process("merge", func(ctx context.Context, m store.EntityMerge, _ hook.Deps) (_ []hook.Produced, err error) {
 		if m.From == "" {
-			_, err = cfg.Store.UndoMerge(ctx, w.Queue, m.ID, m.By)
+			_, err = teststore.Of(cfg.Store).UndoMerge(ctx, w.Queue, m.ID, m.By)
 		} else {
-			_, err = cfg.Store.MergeEntities(ctx, w.Queue, m)
+			_, err = teststore.Of(cfg.Store).MergeEntities(ctx, w.Queue, m)
 		}
 		return nil, err
 	})

@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -27,7 +28,7 @@ const standInEmbedder = "openai/stand-in-embedding"
 // gatedStore reports each change of a document before and after it is made, as "begin", "put", "chunks 1", "contexts 1", "vectors 1"
 // and "finish", the latter with "done" before. The key of a report is the document.
 type gatedStore struct {
-	store.Store
+	teststore.Store
 	worker killing.Worker
 
 	mu      sync.Mutex
@@ -40,7 +41,7 @@ func reads(w killing.Worker, cfg *threadmill.Config) error {
 		Embedder: standInEmbedder, ContextModel: "openai/stand-in", PrivateAddresses: true, ChunkTokens: documents.SectionTokens, OverlapTokens: -1,
 	}
 	cfg.StaleAfter = killing.StaleAfter
-	cfg.Store = &gatedStore{Store: cfg.Store, worker: w, batches: map[string]int{}}
+	cfg.Store = &gatedStore{Store: teststore.Of(cfg.Store), worker: w, batches: map[string]int{}}
 	return nil
 }
 

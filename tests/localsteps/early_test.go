@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -23,7 +24,7 @@ import (
 
 // slowAnswer is a store that has what it was given, and holds its answer to a request for approval if there is a hold.
 type slowAnswer struct {
-	store.Store
+	teststore.Store
 	hold atomic.Pointer[chan struct{}]
 }
 
@@ -45,7 +46,7 @@ func TestEarlyDecisionIsAnswered(t *testing.T) {
 	t.Parallel()
 	db, asked := &slowAnswer{}, check.NewSpy("asked", tool.NeedsApproval(""))
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{asked}, Configure: func(c *threadmill.Config) {
-		db.Store, c.Store = c.Store, db
+		db.Store, c.Store = teststore.Of(c.Store), db
 	}})
 	id := w.Open()
 	pending := func() (q event.ApprovalRequest) {

@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -30,7 +31,7 @@ func telling(w killing.Worker, c *threadmill.Config) error {
 	) (string, error) {
 		return "looked: " + in.How, w.Tell(ctx, "look", in.How)
 	}, tool.Idempotent(3))
-	c.Store, c.StaleAfter = killing.Telling{Store: c.Store, Worker: w}, killing.StaleAfter
+	c.Store, c.StaleAfter = killing.Telling{Store: teststore.Of(c.Store), Worker: w}, killing.StaleAfter
 	c.Tools = append(c.Tools, look)
 	c.Agents[0].Tools = []string{"act", "look"}
 	return nil

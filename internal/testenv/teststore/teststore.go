@@ -20,3 +20,17 @@ func Before(s store.Store, do func(context.Context) error, names ...string) stor
 		return call(ctx)
 	})
 }
+
+// Store is a store with all that the drivers have, for tests to embed.
+type Store interface {
+	store.Store
+	store.Agents
+	store.APIKeys
+	store.Documents
+	store.Knowledge
+	store.Entities
+	store.Erasures
+}
+
+// Of returns a store with all that the drivers have.
+func Of(s store.Store) Store { return s.(Store) }

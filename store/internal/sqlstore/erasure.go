@@ -241,14 +241,14 @@ func (s *Store) ThreadDocuments(ctx context.Context, key store.Key) ([]string, e
 	}, "reading the documents of %s", key)
 }
 
-// SubThreads implements [store.Erasures].
+// SubThreads implements [store.Store].
 func (s *Store) SubThreads(ctx context.Context, key store.Key) ([]string, error) {
 	return call(ctx, s, "sub_threads", func(ctx context.Context) ([]string, error) {
 		return all(ctx, s, s.db.Reader, subThreads, scanned[string], key.Namespace, key.ThreadID)
 	}, "reading the sub-agents of %s", key)
 }
 
-// ThreadIDs implements [store.Erasures].
+// ThreadIDs implements [store.Store].
 func (s *Store) ThreadIDs(ctx context.Context, namespace, after string, limit int) ([]string, error) {
 	return call(ctx, s, "thread_ids", func(ctx context.Context) ([]string, error) {
 		return all(ctx, s, s.db.Reader, threadIDs, scanned[string], namespace, after, min(limit, store.MaxLimit))

@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/entities"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/store"
@@ -57,7 +58,7 @@ func New(t testing.TB, scenario string, origins ...string) *harness.Harness {
 		o = withKnowledge(o)
 	case "keys and roles":
 		o.Configure = func(cfg *threadmill.Config) {
-			keys, err := auth.NewKeys(auth.KeysConfig{Store: cfg.Store})
+			keys, err := auth.NewKeys(auth.KeysConfig{Store: teststore.Of(cfg.Store)})
 			require.NoError(t, err)
 			cfg.Authenticator = keys
 		}

@@ -30,6 +30,7 @@ import (
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/anthropic"
 	"github.com/threadmill/threadmill/llm/google"
@@ -108,7 +109,7 @@ type Harness struct {
 	T         testing.TB
 	Temporal  client.Client
 	Server    *process.Temporal
-	Store     store.Store
+	Store     teststore.Store
 	Stream    stream.Stream
 	Provider  *llmtest.Server
 	Runtime   *threadmill.Runtime
@@ -217,7 +218,7 @@ func New(t testing.TB, o Options) *Harness {
 	}
 	w.Provider = llmtest.NewServer(o.Provider)
 	t.Cleanup(w.Provider.Close)
-	w.Store, w.Stream = newStore(t, o), newStream(t, o)
+	w.Store, w.Stream = teststore.Of(newStore(t, o)), newStream(t, o)
 	t.Cleanup(w.reproduceModelCalls)
 	if w.Shell = filepath.Join(o.Dir, "files"); o.Dir == "" {
 		w.Shell = t.TempDir()

@@ -3,12 +3,13 @@ package killing
 import (
 	"context"
 
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/store"
 )
 
 // Telling is a store of a worker that reports its writes: the thread, and what is written, before and after.
 type Telling struct {
-	store.Store
+	teststore.Store
 	Worker Worker
 }
 

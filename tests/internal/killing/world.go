@@ -15,6 +15,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/foreign"
@@ -57,7 +58,7 @@ func New(t *testing.T, o harness.Options, kinds ...string) *World {
 	t.Cleanup(func() { _ = store.Close() })
 	o.Postgres, o.NoWorker, o.Configure = false, true, func(c *threadmill.Config) { c.Store = store }
 	h := harness.New(t, o)
-	h.Store = store
+	h.Store = teststore.Of(store)
 	stop, err := foreign.Work(h.Temporal, check.ForeignQueue(h.TaskQueue))
 	require.NoError(t, err)
 	t.Cleanup(stop)
