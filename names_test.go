@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/rule"
+	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/webhook"
@@ -188,4 +189,13 @@ func TestRegisterRuleChecksNames(t *testing.T) {
 	require.NoError(t, err)
 	err = r.RegisterRule(rule.Rule{Name: "late", Priority: 12, Events: []string{"a.b"}, Agent: &rule.Agent{Name: "clerc"}})
 	require.EqualError(t, err, `threadmill: agent.name: unknown agent "clerc"; did you mean "clerk"?`)
+}
+
+// TestStoreLacks: what a store of one's own lacks is told when the program starts.
+func TestStoreLacks(t *testing.T) {
+	cfg := shop(t)
+	type records struct{ store.Store }
+	cfg.Store = records{cfg.Store}
+	_, err := threadmill.New(cfg)
+	require.EqualError(t, err, "threadmill: Config.Store: threadmill_test.records does not implement store.Agents")
 }

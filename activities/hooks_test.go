@@ -395,15 +395,13 @@ func TestProcessorsProduce(t *testing.T) {
 	require.Equal(t, []string{event.TypeMessage, "note.taken"}, []string{out.Produced[0].Type, out.Produced[1].Type})
 }
 
-// downStore fails.
-type downStore struct{ teststore.Store }
-
-func (downStore) RecordsByID(context.Context, store.Key, ...string) ([]event.Record, error) {
-	return nil, errors.New("connection refused")
+// downStore returns a store that finds no record by its id.
+func downStore(s store.Store) teststore.Store {
+	return teststore.Of(teststore.Before(s, func(context.Context) error { return errors.New("connection refused") }, "records_by_id"))
 }
 
 func TestHooksWaitForTheStore(t *testing.T) {
-	w := newFixture(t, func(c *activities.Config) { c.Store = downStore{teststore.Of(c.Store)} })
+	w := newFixture(t, func(c *activities.Config) { c.Store = downStore(c.Store) })
 	_, err := w.runHooks(step.Hook{Thread: ref, EventID: "e1", EventType: event.TypeMessage, Flush: says("e1", "hello")})
 	require.Equal(t, step.ErrTypeRetry, appError(t, err).Type(), "an outage is waited out")
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
-	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
@@ -117,7 +116,7 @@ func TestPlanThatFails(t *testing.T) {
 		"a call that was taken out": {cautious, func(in *step.Plan) { in.Only = append(in.Only, "c2") }, step.ErrTypeConfig},
 		"an unknown agent":          {cautious, func(in *step.Plan) { in.Agent = "nobody" }, step.ErrTypeConfig},
 		"a registry that is down":   {func(c *activities.Config) { c.Agents = brokenRegistry{} }, func(*step.Plan) {}, step.ErrTypeRetry},
-		"a store that is down":      {func(c *activities.Config) { cautious(c); c.Store = downStore{teststore.Of(c.Store)} }, func(*step.Plan) {}, step.ErrTypeRetry},
+		"a store that is down":      {func(c *activities.Config) { cautious(c); c.Store = downStore(c.Store) }, func(*step.Plan) {}, step.ErrTypeRetry},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newFixture(t, tc.change, add, quickly)

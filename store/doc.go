@@ -1,5 +1,6 @@
-// Package store is the port to the database of Threadmill: threads, their records, the logs of
-// their tool calls, and the agents and API keys that are created at run time.
+// Package store is the port to the database of Threadmill: [Store] keeps threads, their records and the logs of their tool calls. Agents and
+// API keys that are created at run time, documents, knowledge, entities and erasures are interfaces of their own, for which [Ask] asks a
+// store.
 //
 // # Invariants
 //

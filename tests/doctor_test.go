@@ -63,8 +63,10 @@ func TestDoctor(t *testing.T) {
 			cfg.Authenticator = auth.Func(func(*http.Request) (auth.Principal, error) { return auth.Principal{}, auth.ErrUnauthenticated })
 		}}, want: doctor.Bad("api", "set THREADMILL_API_KEY, or --api-key-file, to a key with the role admin", "http://127.0.0.1:")},
 		"the store is gone": {
-			options: harness.Options{Configure: func(cfg *threadmill.Config) { cfg.Store = mute{teststore.Of(cfg.Store)} }},
-			want:    doctor.Bad("store", "check DATABASE_URL", "it does not answer: "),
+			options: harness.Options{Configure: func(cfg *threadmill.Config) {
+				cfg.Store = teststore.Before(cfg.Store, func(context.Context) error { return errors.New("connection refused") }, "ping")
+			}},
+			want: doctor.Bad("store", "check DATABASE_URL", "it does not answer: "),
 		},
 		"the live stream is gone": {
 			change: func(t *testing.T, w *harness.Harness) { require.NoError(t, w.Stream.Close()) },
@@ -104,11 +106,6 @@ func TestDoctor(t *testing.T) {
 		})
 	}
 }
-
-// mute is a store that does not answer pings.
-type mute struct{ teststore.Store }
-
-func (mute) Ping(context.Context) error { return errors.New("connection refused") }
 
 // TestDoctorOfTemporal looks at servers of Temporal that are set up wrongly. There is no API.
 func TestDoctorOfTemporal(t *testing.T) {

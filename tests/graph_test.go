@@ -176,7 +176,7 @@ func layerOf(layers [][]string, pkg string) int {
 
 // forTests reports whether a package is for tests, such as storetest.
 func forTests(pkg string) bool {
-	return strings.HasSuffix(pkg, "test") || pkg == "internal/testenv"
+	return strings.HasSuffix(pkg, "test") || pkg == "internal/testenv" || strings.HasPrefix(pkg, "internal/testenv/")
 }
 
 // own lists the root module's packages.

@@ -12,53 +12,32 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
-	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/world"
 )
 
-// failing is a store of which so many reads fail.
-type failing struct {
-	teststore.Store
-	failures atomic.Int64
-}
-
-var errStore = errors.New("the store is down")
-
-func (s *failing) fails() bool { return s.failures.Add(-1) >= 0 }
-
-func (s *failing) Records(ctx context.Context, key store.Key, q store.Query) ([]event.Record, error) {
-	if s.fails() {
-		return nil, errStore
-	}
-	return s.Store.Records(ctx, key, q)
-}
-
-func (s *failing) RecordsByID(ctx context.Context, key store.Key, ids ...string) ([]event.Record, error) {
-	if s.fails() {
-		return nil, errStore
-	}
-	return s.Store.RecordsByID(ctx, key, ids...)
-}
-
 func TestStoreFails(t *testing.T) {
-	var broken *failing
+	var failures atomic.Int64 // so many reads fail
 	b := newFixture(t, func(c *world.Config) {
-		broken = &failing{Store: teststore.Of(c.Store)}
-		c.Store = broken
+		c.Store = teststore.Before(c.Store, func(context.Context) error {
+			if failures.Add(-1) >= 0 {
+				return errors.New("the store is down")
+			}
+			return nil
+		}, "records", "records_by_id")
 	})
 	messages, pieces := watch(b, b.world.SubscribeToMessages), watch(b, b.world.SubscribeToSSE)
 	b.start("bot")
 	b.asks()
 	assert.Equal(t, "c1.request", next(b, messages).MessageID)
 	t.Run("S4-101 chunks reach their subscribers while the store is down", func(t *testing.T) {
-		broken.failures.Store(1 << 20)
+		failures.Store(1 << 20)
 		b.piece("it ")
 		assert.Equal(t, event.WorldSSEStart, next(b, pieces).Type)
 		assert.Equal(t, "it ", next(b, pieces).Content)
-		broken.failures.Store(0)
+		failures.Store(0)
 	})
 	t.Run("S4-101 a failure is logged, and holds up nothing for long", func(t *testing.T) {
-		broken.failures.Store(2)
+		failures.Store(2)
 		_, err := b.world.PublishToolResult(b.ctx, "bot", world.ToolResultData{ToolCallID: "c1", Decision: event.DecisionDeny}, "t1")
 		require.NoError(t, err)
 		b.piece("is done")
