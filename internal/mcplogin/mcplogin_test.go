@@ -45,9 +45,12 @@ type rig struct {
 	done   []toolserver.LoggedIn
 }
 
-func newRig(t *testing.T, per tool.LoginPer) *rig {
+func newRig(t *testing.T, per tool.LoginPer, changes ...func(*oauthtest.Config)) *rig {
 	t.Helper()
 	r := &rig{T: t, oauth: oauthtest.New(t)}
+	for _, change := range changes {
+		r.oauth.Configure(change)
+	}
 	var err error
 	r.store, err = sqlite.Open(t.Context(), sqlite.Config{})
 	require.NoError(t, err)
@@ -254,4 +257,36 @@ func TestMovedServer(t *testing.T) {
 	var lost *mcp.LoginError
 	require.ErrorAs(t, err, &lost)
 	require.Contains(t, lost.Reason, "another address")
+}
+
+// TestLoginServers: people log in to servers of each kind, and their logins are renewed.
+func TestLoginServers(t *testing.T) {
+	for name, change := range map[string]func(*oauthtest.Config){
+		"metadata of the resource at its path":     func(c *oauthtest.Config) { c.ResourceMetadata = oauthtest.AtPath },
+		"metadata of the resource at the root":     func(c *oauthtest.Config) { c.ResourceMetadata = oauthtest.AtRoot },
+		"an issuer with a path":                    func(c *oauthtest.Config) { c.IssuerPath = "/tenant" },
+		"OpenID Connect only":                      func(c *oauthtest.Config) { c.OpenID = true },
+		"no issuer in responses":                   func(c *oauthtest.Config) { c.NoIss = true },
+		"a client's secret in the header":          func(c *oauthtest.Config) { c.AuthMethods = []string{oauthtest.MethodBasic} },
+		"a client's secret in the form":            func(c *oauthtest.Config) { c.AuthMethods = []string{oauthtest.MethodPost} },
+		"public clients":                           func(c *oauthtest.Config) { c.AuthMethods = []string{oauthtest.MethodNone} },
+		"refresh tokens for those who ask for one": func(c *oauthtest.Config) { c.OfflineAccess = true },
+		"refresh tokens that stay":                 func(c *oauthtest.Config) { c.KeepRefresh = true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, tool.LoginPerNamespace, change)
+			r.oauth.SetUser("alice")
+			page := r.login("")
+			require.Equal(t, http.StatusOK, page.Status, page.HTML)
+			require.NoError(t, r.worker.Restart(t.Context(), space, "notes"))
+			for range 3 {
+				got, err := r.call(r.worker, oauthtest.ToolWhoami, "", "{}", nil)
+				require.NoError(t, err)
+				require.Contains(t, got.Output, "alice")
+				r.oauth.Expire()
+			}
+			require.Equal(t, 2, r.oauth.Counts().Refreshes)
+			require.Empty(t, r.oauth.Violations())
+		})
+	}
 }

@@ -81,9 +81,6 @@ func (s *Server) metadata(config Config) map[string]any {
 		m["subject_types_supported"] = []string{"public"}
 		m["id_token_signing_alg_values_supported"] = []string{"RS256"}
 	}
-	if config.EditMetadata != nil {
-		config.EditMetadata(m)
-	}
 	return m
 }
 

@@ -75,9 +75,6 @@ func (s *Server) serveResource(at Place) http.HandlerFunc {
 			"resource": s.Resource(), "authorization_servers": []string{s.Issuer()}, "resource_name": "Protected notes",
 			"scopes_supported": []string{ScopeRead, ScopeWrite}, "bearer_methods_supported": []string{"header"},
 		}
-		if config.EditResource != nil {
-			config.EditResource(m)
-		}
 		writeJSON(w, http.StatusOK, m)
 	}
 }

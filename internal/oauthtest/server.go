@@ -67,9 +67,6 @@ type Config struct {
 
 	// Interactive shows a page with an Allow button. Default: authorize redirects at once.
 	Interactive bool
-
-	// EditMetadata and EditResource change the metadata of the authorization server and of the resource.
-	EditMetadata, EditResource func(map[string]any)
 }
 
 // Server is an MCP server with its authorization server. See [New].
