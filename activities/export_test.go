@@ -54,7 +54,7 @@ func (a *Activities) TakeTurns() (free func()) {
 func (a *Activities) TurnsWait() bool {
 	a.turns.mu.Lock()
 	defer a.turns.mu.Unlock()
-	return len(a.turns.order) > 0
+	return len(a.turns.waiting) > 0
 }
 
 func (a *Activities) TurnsFree() int {

@@ -34,7 +34,12 @@ func (a *Activities) callModel(ctx context.Context, in step.Model) (step.ModelRe
 }
 
 func (a *Activities) oneModelCall(ctx context.Context, in step.Model) (step.ModelReply, error) {
-	arrived := time.Now()
+	call := &modelCall{a: a, in: in, arrived: time.Now(), attempt: attemptsBefore(in) + int(activity.GetInfo(ctx).Attempt)}
+	sent, waited := call.awaitTurn(ctx)
+	defer sent()
+	if waited != nil && !errors.Is(waited, errInterrupted) {
+		return step.ModelReply{}, waited
+	}
 	head, err := a.arrive(ctx, in)
 	if err != nil {
 		return step.ModelReply{}, err
@@ -50,7 +55,7 @@ func (a *Activities) oneModelCall(ctx context.Context, in step.Model) (step.Mode
 	if in.Instructions != "" {
 		who.Instructions = strings.TrimSpace(who.Instructions + "\n\n" + in.Instructions)
 	}
-	call := &modelCall{a: a, in: in, agent: who, head: head.Head, replaced: head.Replaced, arrived: arrived, attempt: attemptsBefore(in) + int(activity.GetInfo(ctx).Attempt)}
+	call.agent, call.head, call.replaced = who, head.Head, head.Replaced
 	call.agent.Limits = who.Limits.WithDefaults()
 	call.planner, call.plans = a.planner(ctx, in.Thread, who, in.WorkingDirectory), map[event.ToolCall]step.PlannedCall{}
 	call.planner.pending = in.Pending
@@ -70,10 +75,8 @@ func (a *Activities) oneModelCall(ctx context.Context, in step.Model) (step.Mode
 		return step.ModelReply{}, configError(fmt.Errorf("agent %q: %w", who.Name, err))
 	}
 	defer call.share.free()
-	sent, err := call.awaitTurn(ctx)
-	var req llm.Request
+	req, err := llm.Request{}, waited
 	if err == nil {
-		defer sent()
 		req, err = call.request(ctx, model)
 	}
 	switch {

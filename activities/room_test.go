@@ -147,14 +147,16 @@ func TestModelCallWaits(t *testing.T) {
 			w.all.JoinOn("own")
 			free := c.take(w.all)
 			var reply step.ModelReply
-			v, err := w.env.ExecuteLocalActivity(w.all.CallModel(), modelStep())
+			in := modelStep()
+			in.Flush = says("e0", "hello")
+			v, err := w.env.ExecuteLocalActivity(w.all.CallModel(), in)
 			require.NoError(t, err)
 			require.NoError(t, v.Get(&reply))
 			require.True(t, reply.Running, "an activity joins it")
 			require.Eventually(t, func() bool { return c.waits(w.all) }, testenv.Patience, testenv.Tick)
 			out := make(chan step.ModelReply, 1)
 			go func() {
-				joined, _ := w.callModel(modelStep())
+				joined, _ := w.callModel(in)
 				out <- joined
 			}()
 			// It listens before or after it begins to wait.
@@ -164,6 +166,7 @@ func TestModelCallWaits(t *testing.T) {
 			}, testenv.Patience, testenv.Tick)
 			require.True(t, (<-out).Message.Interrupted)
 			require.Empty(t, w.model.requests)
+			require.Equal(t, "hello", stored[event.Message](w, "e0").Content, "what comes before the call is stored all the same")
 
 			other := modelStep()
 			other.Thread.ThreadID = "other"

@@ -2,38 +2,63 @@ package activities
 
 import (
 	"context"
+	"maps"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
 	"time"
 )
 
-// callEvery is how long after a model call was sent its place is free for the next one. A turn takes about as long of a processor.
-const callEvery = 10 * time.Millisecond
+const (
+	// callEvery is how long after a model call was sent its place is free for the next one. A turn takes about as long of a processor.
+	callEvery = 10 * time.Millisecond
+
+	// forgetsHalf is how long it takes until half of what a namespace has had counts no longer.
+	forgetsHalf = time.Second
+
+	// forgotten is what counts for nothing.
+	forgotten = 0.01
+)
 
 // turns lets the model calls of a worker begin in the turns of their namespaces. No more begin at once than the processors can take:
 // all the threads of a namespace that is flooded would otherwise be in progress, and the others would wait for each of them, at the
-// processors and at Temporal. What waits for a provider takes no place.
+// processors, the store and Temporal. What waits for a provider takes no place.
+//
+// The next turn is that of the namespace which has had the fewest of late, so that chats of a namespace that begin together do not wait
+// for one of a flooded one each.
 type turns struct {
 	mu   sync.Mutex
 	free int
 
-	// waiting are the calls that wait, by namespace, and order the namespaces that have some, that whose turn is next first.
+	// waiting are the calls that wait, by namespace.
 	waiting map[string][]chan struct{}
-	order   []string
+
+	// had are the places that namespaces have had of late.
+	had map[string]had
+}
+
+// had is a number of places that was true at a time, and half as large each forgetsHalf later.
+type had struct {
+	places float64
+	at     time.Time
+}
+
+func (h had) now() float64 {
+	return h.places * math.Exp2(-float64(time.Since(h.at))/float64(forgetsHalf))
 }
 
 func newTurns() *turns {
-	return &turns{free: 2 * runtime.GOMAXPROCS(0), waiting: map[string][]chan struct{}{}}
+	return &turns{free: 2 * runtime.GOMAXPROCS(0), waiting: map[string][]chan struct{}{}, had: map[string]had{}}
 }
 
-// awaitTurn waits for the turn of the call. The caller must call sent when the call was sent, or has ended without that; a second time
-// does nothing. The error is that of await.
+// awaitTurn waits for the turn of the call. The caller must call sent when the call was sent, or has ended without that, also after an
+// error; a second time does nothing. The error is that of await.
 func (c *modelCall) awaitTurn(ctx context.Context) (sent func(), err error) {
 	t, namespace := c.a.turns, c.in.Thread.Namespace
 	if turn := t.ask(namespace); turn != nil {
 		if err := c.await(ctx, "the turns of other model calls", func(ctx context.Context) error { return t.wait(ctx, namespace, turn) }); err != nil {
-			return nil, err
+			return func() {}, err
 		}
 	}
 	return t.sent(), nil
@@ -48,14 +73,21 @@ func (t *turns) ask(namespace string) chan struct{} {
 	defer t.mu.Unlock()
 	if t.free > 0 {
 		t.free--
+		t.count(namespace)
 		return nil
 	}
 	turn := make(chan struct{})
-	if len(t.waiting[namespace]) == 0 {
-		t.order = append(t.order, namespace)
-	}
 	t.waiting[namespace] = append(t.waiting[namespace], turn)
 	return turn
+}
+
+// count counts a place that a namespace has.
+func (t *turns) count(namespace string) {
+	mine, known := t.had[namespace]
+	if !known {
+		maps.DeleteFunc(t.had, func(_ string, h had) bool { return h.now() < forgotten })
+	}
+	t.had[namespace] = had{mine.now() + 1, time.Now()}
 }
 
 // wait waits for a place.
@@ -88,21 +120,25 @@ func (t *turns) keep(namespace string, waiting []chan struct{}) {
 	t.waiting[namespace] = waiting
 	if len(waiting) == 0 {
 		delete(t.waiting, namespace)
-		t.order = slices.DeleteFunc(t.order, func(n string) bool { return n == namespace })
 	}
 }
 
-// leave gives a place to the namespace whose turn it is. Its next turn comes after those of the others.
+// leave gives a place to the namespace whose turn it is.
 func (t *turns) leave() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if len(t.order) == 0 {
+	next, fewest := "", math.Inf(1)
+	for namespace := range t.waiting {
+		if n := t.had[namespace].now(); n < fewest {
+			next, fewest = namespace, n
+		}
+	}
+	if len(t.waiting) == 0 {
 		t.free++
 		return
 	}
-	namespace := t.order[0]
-	t.order = append(t.order[1:], namespace)
-	first := t.waiting[namespace][0]
-	t.keep(namespace, t.waiting[namespace][1:])
+	t.count(next)
+	first := t.waiting[next][0]
+	t.keep(next, t.waiting[next][1:])
 	close(first)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestTurns: where calls have to wait, namespaces take turns, however many calls one of them has.
+// TestTurns: where calls have to wait, the next one is of the namespace that has had the fewest of late, however many wait.
 func TestTurns(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -51,13 +51,24 @@ func TestTurns(t *testing.T) {
 		require.Empty(t, so())
 		turns.leave() // from here on, there is one place
 		time.Sleep(callEvery / 2)
-		require.Equal(t, "flooded", so())
+		require.Equal(t, "quiet", so())
 		time.Sleep(10 * callEvery)
-		require.Equal(t, "flooded quiet flooded quiet flooded flooded", so())
+		require.Equal(t, "quiet quiet flooded flooded flooded flooded", so())
+		time.Sleep(10 * forgetsHalf)
+		require.Nil(t, turns.ask("busy"))
+		for range 2 {
+			wait(t.Context(), "busy")
+			wait(t.Context(), "flooded")
+		}
+		turns.leave()
+		time.Sleep(callEvery / 2)
+		require.Equal(t, "quiet quiet flooded flooded flooded flooded flooded", so(), "what was long ago counts no longer")
+		time.Sleep(10 * callEvery)
 		turns.mu.Lock()
 		defer turns.mu.Unlock()
 		require.Equal(t, 1, turns.free)
-		require.Empty(t, turns.order)
 		require.Empty(t, turns.waiting)
+		turns.count("new")
+		require.Len(t, turns.had, 3, "namespaces that have had nothing of late are forgotten")
 	})
 }
