@@ -1,9 +1,12 @@
 package openai
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 
 	sdk "github.com/sashabaranov/go-openai"
@@ -13,7 +16,7 @@ import (
 
 // readError parses the field "error" of a reply. It returns nil if there is none.
 func readError(raw json.RawMessage) *driver.Said {
-	if len(raw) == 0 || string(raw) == "null" {
+	if slices.Contains([]string{"", "null", "{}", `""`, "[]", "false"}, string(raw)) {
 		return nil
 	}
 	var in struct {
@@ -38,6 +41,47 @@ func readError(raw json.RawMessage) *driver.Said {
 	}
 	if n, err := strconv.Atoi(e.Code); err == nil && n >= 400 && n < 600 {
 		e.Status = n
+	}
+	return e
+}
+
+// transient matches what servers say of errors that pass.
+var transient = regexp.MustCompile(`(?i)rate|limit|overload|busy|time.?out|try again|retry|internal|temporar|unavailable|capacity|later`)
+
+// readVendorError parses a body without choices that says in another way than by "error" what went wrong, with the status 200. It returns
+// nil if it does not. An error that does not seem to pass is not retried: a wrong key would be sent for hours.
+func readVendorError(raw []byte) *driver.Said {
+	var in struct {
+		Base struct {
+			Code    number `json:"status_code"`
+			Message string `json:"status_msg"`
+		} `json:"base_resp"` // MiniMax
+		Code    any             `json:"code"`
+		Msg     any             `json:"msg"`
+		Message any             `json:"message"`
+		Detail  json.RawMessage `json:"detail"`
+		Success *bool           `json:"success"`
+	}
+	_ = json.Unmarshal(raw, &in) // fields of other types say nothing
+	e := &driver.Said{Code: codeText(in.Code)}
+	switch {
+	case in.Base.Code != 0:
+		e.Code, e.Message = strconv.Itoa(int(in.Base.Code)), in.Base.Message
+	case in.Msg != nil || in.Message != nil:
+		e.Message = fmt.Sprint(cmp.Or(in.Msg, in.Message))
+	case readError(in.Detail) != nil:
+		e.Message = readError(in.Detail).Message
+	case in.Success != nil && !*in.Success:
+	default:
+		return nil
+	}
+	if e.Message == "" {
+		e.Message = string(raw)
+	}
+	if n, err := strconv.Atoi(e.Code); err == nil && n >= 400 && n < 600 {
+		e.Status = n
+	} else if !transient.MatchString(e.Message) {
+		e.Kind = "invalid_request_error"
 	}
 	return e
 }

@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 
 	sdk "github.com/sashabaranov/go-openai"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/internal/driver"
 )
@@ -26,6 +28,10 @@ type Config struct {
 	// Azure calls the deployments of a resource of Azure OpenAI. BaseURL is then its address, such as
 	// https://my-resource.openai.azure.com, and APIKey is sent in the header api-key.
 	Azure *Azure
+
+	// Dialect is what the server takes and wants: one of [Dialects]. Default: [DialectOpenAI] for OpenAI itself and Azure, and otherwise
+	// [DialectCompatible].
+	Dialect string
 
 	// Organization is the OpenAI organization id, for accounts with several.
 	Organization string
@@ -54,13 +60,15 @@ type Provider struct {
 	http     *http.Client // for what the SDK does not know
 	azure    *Azure
 	summary  string
+	dialect  dialect
+	refused  *refusals
 }
 
 var _ llm.Provider = (*Provider)(nil)
 
 // New returns a driver. It does not connect to the server.
 func New(config Config) (*Provider, error) {
-	p := &Provider{summary: config.Summary, endpoint: driver.Endpoint{
+	p := &Provider{summary: config.Summary, refused: &refusals{}, endpoint: driver.Endpoint{
 		Name: config.Name, APIKey: config.APIKey, BaseURL: config.BaseURL, HTTPClient: config.HTTPClient, Timeouts: config.Timeouts,
 	}}
 	var c sdk.ClientConfig
@@ -74,10 +82,29 @@ func New(config Config) (*Provider, error) {
 	if err != nil {
 		return nil, fmt.Errorf("openai: %w", err)
 	}
+	if p.dialect, err = p.dialectOf(config.Dialect); err != nil {
+		return nil, fmt.Errorf("openai: %w", err)
+	}
 	p.http = p.endpoint.Client(body)
+	p.http.Transport = &extraTransport{p.http.Transport}
 	c.BaseURL, c.OrgID, c.HTTPClient = p.endpoint.BaseURL, config.Organization, p.http
 	p.client = sdk.NewClientWithConfig(c)
 	return p, nil
+}
+
+// dialectOf returns the dialect of a name, or the default.
+func (p *Provider) dialectOf(name string) (dialect, error) {
+	if name == "" {
+		name = DialectCompatible
+		if p.official() {
+			name = DialectOpenAI
+		}
+	}
+	d, ok := dialects[name]
+	if !ok {
+		return d, fmt.Errorf("Dialect: %q is none of %s", name, strings.Join(Dialects(), ", "))
+	}
+	return d, nil
 }
 
 // official reports whether the server is OpenAI's own, or Azure's.
@@ -89,20 +116,34 @@ func (p *Provider) Generate(ctx context.Context, req llm.Request, onDelta func(l
 }
 
 func (p *Provider) send(ctx context.Context, c *driver.Call) error {
-	r := &reply{Reply: c.Reply}
-	b := &replyBody{exchange: c.Exchange, stream: c.Stream}
-	ctx = context.WithValue(ctx, bodyKey{}, b)
-	wire := p.request(c.Request, c.Names)
-	if c.Stream {
-		return p.stream(ctx, wire, b, r)
+	for {
+		r := &reply{Reply: c.Reply}
+		b := &replyBody{exchange: c.Exchange, stream: c.Stream}
+		wire, extras := p.request(c.Request, c.Names)
+		within := context.WithValue(context.WithValue(ctx, bodyKey{}, b), extraKey{}, extras)
+		send := p.whole
+		if c.Stream {
+			send = p.stream
+			if !p.refused.has(c.Request.Model, fieldStreamOptions) {
+				wire.StreamOptions = &sdk.StreamOptions{IncludeUsage: true}
+			}
+		}
+		err := send(within, wire, b, r)
+		if err == nil {
+			return r.seal(p.origin(c.Request.Model))
+		}
+		// A field that the server refuses clearly is left out, at once and from then on.
+		if !p.refused.learn(c.Request.Model, c.Exchange.Status, said(c.Exchange, err), fieldsOf(wire, extras)) {
+			return err
+		}
 	}
-	return p.whole(ctx, wire, b, r)
 }
+
+func (p *Provider) origin(model string) event.Origin { return p.endpoint.Origin("openai-chat", model) }
 
 func (p *Provider) stream(ctx context.Context, wire sdk.ChatCompletionRequest, b *replyBody, r *reply) error {
 	// The calls of a reply that broke off are incomplete, and dropped.
-	defer func() { r.Calls = r.calls.finish() }()
-	wire.StreamOptions = &sdk.StreamOptions{IncludeUsage: true}
+	defer r.finish()
 	s, err := p.client.CreateChatCompletionStream(ctx, wire)
 	if err != nil {
 		return err
@@ -122,7 +163,7 @@ func (p *Provider) stream(ctx context.Context, wire sdk.ChatCompletionRequest, b
 }
 
 func (p *Provider) whole(ctx context.Context, wire sdk.ChatCompletionRequest, b *replyBody, r *reply) error {
-	defer func() { r.Calls = r.calls.finish() }()
+	defer r.finish()
 	if _, err := p.client.CreateChatCompletion(ctx, wire); err != nil {
 		return err
 	}
@@ -133,7 +174,7 @@ func (p *Provider) whole(ctx context.Context, wire sdk.ChatCompletionRequest, b 
 		return err
 	}
 	if !r.chosen {
-		return driver.ErrBrokenOff
+		return &driver.Unreadable{Err: fmt.Errorf("it has no choices: %s", b.whole)}
 	}
 	return nil
 }

@@ -24,9 +24,15 @@ const key = "sk-not-a-real-key"
 
 func start(t *testing.T, config llmtest.Config) (*llmtest.Server, *openai.Provider) {
 	t.Helper()
+	return speaking(t, config, "")
+}
+
+// speaking is start with a dialect.
+func speaking(t *testing.T, config llmtest.Config, dialect string) (*llmtest.Server, *openai.Provider) {
+	t.Helper()
 	s := llmtest.NewServer(config)
 	t.Cleanup(s.Close)
-	return s, provider(t, openai.Config{BaseURL: s.URL})
+	return s, provider(t, openai.Config{BaseURL: s.URL, Dialect: dialect})
 }
 
 func provider(t *testing.T, config openai.Config) *openai.Provider {
@@ -217,7 +223,7 @@ func TestServersThatDiffer(t *testing.T) {
 }
 
 func TestRequest(t *testing.T) {
-	s, p := start(t, llmtest.Config{APIKey: key})
+	s, p := speaking(t, llmtest.Config{APIKey: key}, openai.DialectOpenAI)
 	zero := 0.0
 	req := llm.Request{
 		Model: "stand-in", Temperature: &zero, MaxOutputTokens: 100, ReasoningEffort: "low",
@@ -248,7 +254,7 @@ func TestRequest(t *testing.T) {
 	require.Less(t, body["temperature"], 1e-30, "zero is sent, as nearly as the SDK can")
 	require.Contains(t, body, "temperature")
 	require.JSONEq(t, `{"include_usage": true}`, encode(t, body["stream_options"]))
-	require.InDelta(t, 100, body["max_tokens"], 0)
+	require.InDelta(t, 100, body["max_completion_tokens"], 0)
 	require.Equal(t, "low", body["reasoning_effort"])
 	require.JSONEq(t, `[
 		{"role": "system", "content": "s"},
@@ -339,6 +345,17 @@ func TestStreamsInTheWild(t *testing.T) {
 		{"an error as a string", text("a") + `data: {"error":"out of memory"}` + "\n\n", "a", "out of memory"},
 		{"an error without a message", text("a") + `data: {"error":{"oops":1}}` + "\n\n", "a", `{"oops":1}`},
 		{"an error after other fields", `data: {"id":"1","error":{"code":502,"message":"gateway"},"choices":[]}` + "\n\n", "", "answered 502: gateway"},
+		{"an event error", text("a") + "event: error\ndata: {\"message\":\"the engine died\"}\n\n", "a", "the engine died"},
+		{"an event error with an error", "event: error\ndata: {\"error\":{\"message\":\"it died\"}}\n\n", "", "it died"},
+		{"an event error in plain text", "event: error\ndata: it died\n\n", "", "it died"},
+		{"an end that is none", text("a") + `data: {"choices":[{"delta":{},"finish_reason":"abort"}]}` + "\n\ndata: [DONE]\n\n", "a", "ended the reply with abort"},
+		{"an error that is none", `data: {"error":{},"choices":[{"delta":{"content":"a"}}]}` + "\n" + stop, "a", ""},
+		{"an error without text", `data: {"error":"","choices":[{"delta":{"content":"a"}}]}` + "\n" + stop, "a", ""},
+		{"numbers of tokens with fractions", `data: {"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":12.0,"completion_tokens":"3"}}` + "\n" + stop, "a", ""},
+		{"usage as text", `data: {"choices":[{"delta":{"content":"a"}}],"usage":"none"}` + "\n" + stop, "a", ""},
+		{"details as a list", `data: {"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":12,"prompt_tokens_details":[]}}` + "\n" + stop, "a", ""},
+		{"calls as an object", `data: {"choices":[{"index":"0","delta":{"content":"a","tool_calls":{}}}]}` + "\n" + stop, "a", ""},
+		{"halves of a character", text(`\ud83d`) + text(`\ude00`) + stop, "😀", ""},
 		{"an error in a choice", `data: {"choices":[{"delta":{},"error":{"message":"upstream"},"finish_reason":"error"}]}` + "\n\n", "", "upstream"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -353,6 +370,47 @@ func TestStreamsInTheWild(t *testing.T) {
 			require.Contains(t, err.Error(), tt.problem)
 			require.True(t, e.Retryable)
 		})
+	}
+}
+
+// TestErrorsWithStatus200: what servers say of an error in a way of their own is told, and retried only if it may pass.
+func TestErrorsWithStatus200(t *testing.T) {
+	for _, tt := range []struct {
+		body, says string
+		retryable  bool
+	}{
+		{`{"base_resp":{"status_code":2049,"status_msg":"invalid api key"}}`, "invalid api key", false},
+		{`{"id":"x","choices":null,"usage":null,"base_resp":{"status_code":1008,"status_msg":"insufficient balance"}}`, "insufficient balance", false},
+		{`{"base_resp":{"status_code":1002,"status_msg":"rate limit"}}`, "rate limit", true},
+		{`{"code":401,"msg":"token expired or incorrect","success":false}`, "answered 401: token expired", false},
+		{`{"code":"429","message":"slow down"}`, "answered 429: slow down", true},
+		{`{"detail":"the model is overloaded"}`, "overloaded", true},
+		{`{"success":false}`, `{"success":false}`, false},
+	} {
+		for media, body := range map[string]string{"application/json": tt.body, "text/event-stream": "data: " + tt.body + "\n\ndata: [DONE]\n\n"} {
+			p := answering(t, media, body)
+			both(t, func(t *testing.T, onDelta func(llm.Delta)) {
+				if media == "text/event-stream" && onDelta == nil {
+					return
+				}
+				_, err := p.Generate(t.Context(), request("hello"), onDelta)
+				e := failure(t, err)
+				require.Contains(t, err.Error(), tt.says)
+				require.Equal(t, tt.retryable, e.Retryable, tt.body)
+			})
+		}
+	}
+	_, err := answering(t, "application/json", `{"id":"x"}`).Generate(t.Context(), request("hello"), nil)
+	require.Contains(t, failure(t, err).Message, `it has no choices: {"id":"x"}`)
+}
+
+// TestStreamsThatAreLabelledAsJSON: the first bytes tell what a body is.
+func TestStreamsThatAreLabelledAsJSON(t *testing.T) {
+	chunk := `data: {"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}` + "\n\n"
+	for _, body := range []string{chunk + "data: [DONE]\n\n", ": hello\n" + chunk, "event: x\n" + chunk, `{"choices":[{"message":{"content":"a"}}]}`} {
+		resp, err := answering(t, "application/json", body).Generate(t.Context(), request("hello"), func(llm.Delta) {})
+		require.NoError(t, err)
+		require.Equal(t, "a", resp.Content)
 	}
 }
 

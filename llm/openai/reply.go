@@ -3,96 +3,57 @@ package openai
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/internal/driver"
 )
 
-// chunk is a piece of a stream, which has a delta, or a complete reply, which has a message.
+// chunk is a piece of a stream, which has a delta, or a complete reply, which has a message. Servers differ in the types of fields.
 type chunk struct {
-	Model   string          `json:"model"`
-	Choices []choice        `json:"choices"`
-	Usage   *usage          `json:"usage"`
-	Error   json.RawMessage `json:"error"`
+	Model   optional[string] `json:"model"`
+	Choices list[choice]     `json:"choices"`
+	Usage   optional[usage]  `json:"usage"`
+	Error   json.RawMessage  `json:"error"`
 }
 
 type choice struct {
-	Index        int             `json:"index"`
-	Delta        part            `json:"delta"`
-	Message      part            `json:"message"`
-	FinishReason string          `json:"finish_reason"`
-	Error        json.RawMessage `json:"error"`
+	Index        number           `json:"index"`
+	Delta        part             `json:"delta"`
+	Message      part             `json:"message"`
+	FinishReason optional[string] `json:"finish_reason"`
+	Error        json.RawMessage  `json:"error"`
 }
 
 type part struct {
-	Content          text       `json:"content"`
-	Refusal          text       `json:"refusal"`
-	ReasoningContent text       `json:"reasoning_content"`
-	Reasoning        text       `json:"reasoning"`
-	ToolCalls        []callPart `json:"tool_calls"`
+	Content          text           `json:"content"`
+	Refusal          text           `json:"refusal"`
+	ReasoningContent text           `json:"reasoning_content"`
+	Reasoning        text           `json:"reasoning"`
+	ToolCalls        list[callPart] `json:"tool_calls"`
 }
 
 type callPart struct {
-	Index    *int   `json:"index"`
-	ID       string `json:"id"`
+	Index    *number         `json:"index"`
+	ID       text            `json:"id"`
+	Extra    json.RawMessage `json:"extra_content"` // Google's signature of a thought
 	Function struct {
-		Name      string    `json:"name"`
+		Name      text      `json:"name"`
 		Arguments arguments `json:"arguments"`
 	} `json:"function"`
 }
 
 type usage struct {
-	PromptTokens     int `json:"prompt_tokens"`
-	CompletionTokens int `json:"completion_tokens"`
-	CacheHitTokens   int `json:"prompt_cache_hit_tokens"` // DeepSeek's name
-	PromptDetails    struct {
-		CachedTokens int `json:"cached_tokens"`
-	} `json:"prompt_tokens_details"`
-	CompletionDetails struct {
-		ReasoningTokens int `json:"reasoning_tokens"`
-	} `json:"completion_tokens_details"`
-}
-
-// text is a string or a list of parts, whose texts are joined.
-type text string
-
-func (t *text) UnmarshalJSON(data []byte) error {
-	var s string
-	if err := json.Unmarshal(data, &s); err == nil {
-		*t = text(s)
-		return nil
-	}
-	var parts []struct {
-		Text string `json:"text"`
-	}
-	if err := json.Unmarshal(data, &parts); err != nil {
-		return nil //nolint:nilerr // some servers use the field for other values
-	}
-	for _, p := range parts {
-		*t += text(p.Text)
-	}
-	return nil
-}
-
-// arguments is a string that contains JSON or, from some servers, the JSON value itself.
-type arguments string
-
-func (a *arguments) UnmarshalJSON(data []byte) error {
-	var s string
-	switch {
-	case string(data) == "null":
-	case data[0] == '"':
-		if err := json.Unmarshal(data, &s); err != nil {
-			return err
-		}
-		*a = arguments(s)
-	default:
-		*a = arguments(data)
-	}
-	return nil
+	PromptTokens     number `json:"prompt_tokens"`
+	CompletionTokens number `json:"completion_tokens"`
+	CacheHitTokens   number `json:"prompt_cache_hit_tokens"` // DeepSeek's name
+	PromptDetails    optional[struct {
+		CachedTokens number `json:"cached_tokens"`
+	}] `json:"prompt_tokens_details"`
+	CompletionDetails optional[struct {
+		ReasoningTokens number `json:"reasoning_tokens"`
+	}] `json:"completion_tokens_details"`
 }
 
 // reply collects the chunks of one reply.
@@ -100,9 +61,17 @@ type reply struct {
 	*driver.Reply
 	calls  calls
 	chosen bool // a choice has arrived, so this is a reply
+
+	text, thought halves
+
+	// reasoning is the thought that came as reasoning_content.
+	reasoning strings.Builder
 }
 
 func (r *reply) empty() bool { return r.Silent() && len(r.calls.list) == 0 }
+
+// failedEnds are reasons for the end of a reply that is none: those of vLLM, Zhipu and DeepSeek among others.
+var failedEnds = []string{"abort", "error", "network_error", "insufficient_system_resource"}
 
 // take adds a chunk of JSON.
 func (r *reply) take(raw []byte) error {
@@ -113,14 +82,19 @@ func (r *reply) take(raw []byte) error {
 	if e := readError(c.Error); e != nil {
 		return e
 	}
-	if c.Model != "" {
-		r.Model = c.Model
+	if len(c.Choices) == 0 && !r.chosen {
+		if e := readVendorError(raw); e != nil {
+			return e
+		}
 	}
-	if u := c.Usage; u != nil {
+	if c.Model.value != "" {
+		r.Model = c.Model.value
+	}
+	if u := c.Usage.value; c.Usage.given {
 		r.Usage = event.Usage{
-			InputTokens: u.PromptTokens, OutputTokens: u.CompletionTokens,
-			ReasoningTokens: u.CompletionDetails.ReasoningTokens,
-			CachedTokens:    max(u.PromptDetails.CachedTokens, u.CacheHitTokens),
+			InputTokens: int(u.PromptTokens), OutputTokens: int(u.CompletionTokens),
+			ReasoningTokens: int(u.CompletionDetails.value.ReasoningTokens),
+			CachedTokens:    int(max(u.PromptDetails.value.CachedTokens, u.CacheHitTokens)),
 		}
 	}
 	for _, ch := range c.Choices {
@@ -133,17 +107,20 @@ func (r *reply) take(raw []byte) error {
 		r.chosen = true
 		r.part(ch.Delta)
 		r.part(ch.Message)
-		if ch.FinishReason != "" {
-			r.FinishReason = ch.FinishReason
+		if end := ch.FinishReason.value; slices.Contains(failedEnds, end) {
+			return &driver.Said{Message: "the server ended the reply with " + end}
+		} else if end != "" {
+			r.FinishReason = end
 		}
 	}
 	return nil
 }
 
 func (r *reply) part(p part) {
-	r.Think(string(cmp.Or(p.ReasoningContent, p.Reasoning)))
-	r.Say(string(p.Content))
-	r.Say(string(p.Refusal))
+	r.reasoning.WriteString(string(p.ReasoningContent))
+	r.Think(r.thought.add(string(cmp.Or(p.ReasoningContent, p.Reasoning))))
+	r.Say(r.text.add(string(p.Content)))
+	r.Say(r.text.add(string(p.Refusal)))
 	for _, c := range p.ToolCalls {
 		if r.Count(len(c.ID) + len(c.Function.Name) + len(c.Function.Arguments)) {
 			r.calls.add(c)
@@ -151,119 +128,30 @@ func (r *reply) part(p part) {
 	}
 }
 
-// calls assembles tool calls from their pieces.
-type calls struct {
-	list []*partialCall
-
-	// byIndex and byID have the last call with an index or an id.
-	byIndex map[int]*partialCall
-	byID    map[string]*partialCall
+// finish adds what is left of the pieces.
+func (r *reply) finish() {
+	r.Think(r.thought.end())
+	r.Say(r.text.end())
+	r.Calls = r.calls.finish()
 }
 
-// maxCallName is the length of a name, in bytes, from which on further pieces are ignored.
-const maxCallName = 256
-
-type partialCall struct {
-	id, name  string
-	arguments strings.Builder
-	shape     shape
+// kept is what came with the calls of a reply and goes back with them, for the model that wrote it.
+type kept struct {
+	Reasoning string            `json:"reasoning_content,omitempty"`
+	Extra     []json.RawMessage `json:"extra_content,omitempty"` // of each call, null for one without
 }
 
-func (c *calls) add(p callPart) {
-	call := c.find(p)
-	if call == nil {
-		call = &partialCall{id: p.ID, name: p.Function.Name}
-		c.list = append(c.list, call)
-	} else if p.Function.Name != call.name && len(call.name) <= maxCallName {
-		call.name += p.Function.Name
+// seal keeps what goes back with the calls of the reply.
+func (r *reply) seal(origin event.Origin) error {
+	k := kept{Reasoning: r.reasoning.String()}
+	for i, call := range r.calls.list {
+		if call.extra != nil {
+			k.Extra = append(k.Extra, make([]json.RawMessage, i+1-len(k.Extra))...)
+			k.Extra[i] = call.extra
+		}
 	}
-	if call.id == "" {
-		call.id = p.ID
-	}
-	call.arguments.WriteString(string(p.Function.Arguments))
-	call.shape.add(string(p.Function.Arguments))
-	if c.byIndex == nil {
-		c.byIndex, c.byID = map[int]*partialCall{}, map[string]*partialCall{}
-	}
-	if p.Index != nil {
-		c.byIndex[*p.Index] = call
-	}
-	c.byID[call.id] = call
-}
-
-// find returns the call that a piece continues, or nil if the piece begins a new one. The protocol
-// identifies calls by index, but some servers send none, or always 0.
-func (c *calls) find(p callPart) *partialCall {
-	var call *partialCall
-	switch {
-	case p.Index != nil:
-		call = c.byIndex[*p.Index]
-	case p.ID != "":
-		return c.byID[p.ID]
-	case len(c.list) > 0:
-		call = c.list[len(c.list)-1]
-	}
-	if call == nil || call.ended(p) {
+	if len(r.calls.list) == 0 || k.Reasoning == "" && k.Extra == nil {
 		return nil
 	}
-	return call
-}
-
-// ended reports whether p begins another call at the position of call: it has a different id, or it
-// names a function after call has complete arguments, or has begun its arguments under a different
-// name.
-func (call *partialCall) ended(p callPart) bool {
-	if p.ID != "" && call.id != "" {
-		return p.ID != call.id
-	}
-	if p.Function.Name == "" {
-		return false
-	}
-	if p.Function.Name != call.name && (call.arguments.Len() > 0 || p.Index == nil) && call.name != "" {
-		return true
-	}
-	return call.shape.complete()
-}
-
-// shape follows the brackets of JSON that arrives in pieces.
-type shape struct {
-	depth           int
-	begun           bool
-	inText, escaped bool
-}
-
-func (s *shape) add(piece string) {
-	for i := range len(piece) {
-		switch b := piece[i]; {
-		case s.escaped:
-			s.escaped = false
-		case s.inText:
-			s.escaped, s.inText = b == '\\', b != '"'
-		case b == '"':
-			s.inText = true
-		case b == '{' || b == '[':
-			s.depth++
-			s.begun = true
-		case b == '}' || b == ']':
-			s.depth--
-		}
-	}
-}
-
-// complete reports whether all brackets are closed.
-func (s *shape) complete() bool { return s.begun && s.depth <= 0 && !s.inText }
-
-func (c *calls) finish() []event.ToolCall {
-	var out []event.ToolCall
-	for _, p := range c.list {
-		args := p.arguments.String()
-		if p.name == "" {
-			call := llm.NewInvalidCall(fmt.Sprintf("tool call %d has no name", len(out)+1), args)
-			call.ID = p.id
-			out = append(out, call)
-			continue
-		}
-		out = append(out, event.ToolCall{ID: p.id, Function: event.Function{Name: p.name, Arguments: driver.Written(args)}})
-	}
-	return out
+	return r.Seal(origin, k)
 }

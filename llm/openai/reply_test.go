@@ -56,6 +56,23 @@ func TestToolCallsAreAssembled(t *testing.T) {
 		{"the name in pieces", []string{
 			`[{"index":0,"id":"x","function":{"name":"read_"}}]`, `[{"index":0,"function":{"name":"file","arguments":"{}"}}]`,
 		}, []event.ToolCall{call("x", "read_file", `{}`)}},
+		{"another id with each piece", []string{
+			`[{"index":0,"id":"x","function":{"name":"a","arguments":"{"}}]`, `[{"index":0,"id":"y","function":{"arguments":"\"n\""}}]`,
+			`[{"index":0,"id":"z","function":{"name":"a","arguments":":1}"}}]`, `[{"index":0,"id":"u","function":{"name":"a","arguments":"{}"}}]`,
+		}, []event.ToolCall{call("x", "a", `{"n":1}`), call("u", "a", `{}`)}},
+		{"another index with each piece", []string{
+			`[{"index":0,"id":"x","function":{"name":"a","arguments":""}}]`, `[{"index":1,"function":{"arguments":"{\"n\""}}]`,
+			`[{"index":2,"function":{"arguments":":1}"}}]`, `[{"index":3,"id":"y","function":{"name":"b","arguments":"{}"}}]`,
+		}, []event.ToolCall{call("x", "a", `{"n":1}`), call("y", "b", `{}`)}},
+		{"another id, no index", []string{
+			`[{"id":"x","function":{"name":"a","arguments":"{"}}]`, `[{"id":"y","function":{"arguments":"\"n\":1}"}}]`,
+		}, []event.ToolCall{call("x", "a", `{"n":1}`)}},
+		{"halves of a character", []string{
+			`[{"index":0,"id":"x","function":{"name":"a","arguments":"{\"n\":\"\ud83d"}}]`, `[{"index":0,"function":{"arguments":"\ude00\"}"}}]`,
+		}, []event.ToolCall{call("x", "a", `{"n":"😀"}`)}},
+		{"an index as a string, names twice", []string{
+			`[{"index":"0","id":"x","function":{"name":"a","arguments":"{"}}]`, `[{"index":"0","function":{"name":"a","arguments":"}"}}]`,
+		}, []event.ToolCall{call("x", "a", `{}`)}},
 		{"arguments as an object", []string{
 			`[{"index":0,"id":"x","function":{"name":"a","arguments":{"n":1}}}]`, `[{"index":1,"id":"y","function":{"name":"b","arguments":null}}]`,
 		}, []event.ToolCall{call("x", "a", `{"n":1}`), call("y", "b", `{}`)}},
@@ -75,6 +92,38 @@ func TestToolCallsAreAssembled(t *testing.T) {
 				}
 			}
 			require.Equal(t, tt.want, c.finish())
+		})
+	}
+}
+
+// TestHalves: halves of a character that come in two pieces are one, however they are escaped; half a character is none.
+func TestHalves(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		pieces []string
+		want   string
+	}{
+		{"one character", []string{`"a \ud83d"`, `"\ude00 b"`}, "a 😀 b"},
+		{"capitals", []string{`"\uD83D"`, `"\uDE00"`}, "😀"},
+		{"two in a row", []string{`"\ud83d"`, `"\ude00\ud83d"`, `"\udcbb!"`}, "😀💻!"},
+		{"nothing between", []string{`"\ud83d"`, `""`, `"\ude00"`}, "😀"},
+		{"the first without the second", []string{`"a\ud83d"`, `"b"`}, "a\ufffdb"},
+		{"the first at the end", []string{`"a\ud83d"`}, "a\ufffd"},
+		{"the second without the first", []string{`"a"`, `"\ude00b"`}, "a\ufffdb"},
+		{"the first twice", []string{`"\ud83d"`, `"\ud83d"`, `"\ude00"`}, "\ufffd😀"},
+		{"an escaped backslash", []string{`"\\ud83d"`, `"x"`}, `\ud83dx`},
+		{"in one piece", []string{`"\ud83d\ude00"`, `"é"`}, "😀é"},
+		{"without escapes", []string{`"퟿"`, `"😀"`}, "퟿😀"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var h halves
+			got := ""
+			for _, raw := range tt.pieces {
+				var piece text
+				require.NoError(t, json.Unmarshal([]byte(raw), &piece))
+				got += h.add(string(piece))
+			}
+			require.Equal(t, tt.want, got+h.end())
 		})
 	}
 }

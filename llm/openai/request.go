@@ -1,8 +1,10 @@
 package openai
 
 import (
+	"encoding/json"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 
 	sdk "github.com/sashabaranov/go-openai"
@@ -12,12 +14,24 @@ import (
 	"github.com/threadmill/threadmill/llm/internal/driver"
 )
 
-func (p *Provider) request(req llm.Request, names *driver.ToolNames) sdk.ChatCompletionRequest {
-	out := sdk.ChatCompletionRequest{Model: req.Model, ReasoningEffort: req.ReasoningEffort}
-	for _, m := range p.ordered(req.Messages) {
-		if wire, ok := message(m, names); ok {
-			out.Messages = append(out.Messages, wire)
+// request returns a request, and what goes back with its calls, by their ids.
+func (p *Provider) request(req llm.Request, names *driver.ToolNames) (out sdk.ChatCompletionRequest, extras map[string]json.RawMessage) {
+	out = sdk.ChatCompletionRequest{Model: req.Model, ReasoningEffort: req.ReasoningEffort}
+	extras = map[string]json.RawMessage{}
+	for _, m := range p.dialect.messages(visible(req.Messages)) {
+		wire := p.message(m, names, req.Model)
+		var k kept
+		if json.Unmarshal(m.Opaque.Of(p.origin(req.Model)), &k) == nil { // the driver's own
+			if !p.refused.has(req.Model, fieldReasoning) {
+				wire.ReasoningContent = k.Reasoning
+			}
+			for i, extra := range k.Extra[:min(len(k.Extra), len(wire.ToolCalls))] {
+				if string(extra) != "null" && !p.refused.has(req.Model, fieldExtra) {
+					extras[wire.ToolCalls[i].ID] = extra
+				}
+			}
 		}
+		out.Messages = append(out.Messages, wire)
 	}
 	for _, t := range req.Tools {
 		out.Tools = append(out.Tools, sdk.Tool{Type: sdk.ToolTypeFunction, Function: &sdk.FunctionDefinition{
@@ -30,21 +44,36 @@ func (p *Provider) request(req llm.Request, names *driver.ToolNames) sdk.ChatCom
 	}
 	// OpenAI has replaced max_tokens, and its reasoning models reject it. Many compatible servers
 	// know only max_tokens.
-	if p.official() || reasoningModel.MatchString(req.Model) {
+	newer := p.dialect.completionTokens || reasoningModel.MatchString(req.Model)
+	if newer && !p.refused.has(req.Model, fieldCompletionTokens) || p.refused.has(req.Model, fieldMaxTokens) {
 		out.MaxCompletionTokens = req.MaxOutputTokens
 	} else {
 		out.MaxTokens = req.MaxOutputTokens //nolint:staticcheck // compatible servers know only this field
 	}
-	return out
+	return out, extras
 }
 
-// ordered returns messages with the system messages where the server accepts them: only OpenAI itself is
-// known to accept them at any position.
-func (p *Provider) ordered(messages []llm.Message) []llm.Message {
-	if p.official() {
-		return messages
+// fieldsOf returns the fields that a server may refuse and that a request has.
+func fieldsOf(req sdk.ChatCompletionRequest, extras map[string]json.RawMessage) map[string]bool {
+	has := func(match func(m sdk.ChatCompletionMessage) bool) bool {
+		return slices.ContainsFunc(req.Messages, match)
 	}
-	return llm.SystemFirst(messages)
+	return map[string]bool{
+		fieldStreamOptions:    req.StreamOptions != nil,
+		fieldName:             has(func(m sdk.ChatCompletionMessage) bool { return m.Name != "" }),
+		fieldReasoning:        has(func(m sdk.ChatCompletionMessage) bool { return m.ReasoningContent != "" }),
+		fieldExtra:            len(extras) > 0,
+		fieldMaxTokens:        req.MaxTokens > 0, //nolint:staticcheck // see request
+		fieldCompletionTokens: req.MaxCompletionTokens > 0,
+	}
+}
+
+// visible returns the messages that have a content, as servers refuse others.
+func visible(messages []llm.Message) []llm.Message {
+	return slices.DeleteFunc(slices.Clone(messages), func(m llm.Message) bool {
+		text, parts := content(m)
+		return m.Role != event.RoleTool && text == "" && len(parts) == 0 && len(m.ToolCalls) == 0
+	})
 }
 
 // thinks reports whether a model writes thoughts.
@@ -55,24 +84,25 @@ func thinks(model string) bool {
 // reasoningModel also matches names with a vendor prefix, such as openai/o3-mini.
 var reasoningModel = regexp.MustCompile(`^(.*/)?(o[1-9]|gpt-([5-9]|[1-9][0-9]))`)
 
-// message returns a message for the SDK, and false if the message would be empty.
-func message(m llm.Message, names *driver.ToolNames) (sdk.ChatCompletionMessage, bool) {
+func (p *Provider) message(m llm.Message, names *driver.ToolNames, model string) sdk.ChatCompletionMessage {
 	out := sdk.ChatCompletionMessage{Role: m.Role, Content: m.Content}
 	if m.Role == event.RoleTool {
-		out.ToolCallID, out.Content = driver.CallID(m.ToolCallID), driver.Output(m.Content)
-		return out, true
+		out.ToolCallID, out.Content = p.dialect.callID(m.ToolCallID), driver.Output(m.Content)
+		return out
 	}
 	if m.Role == event.RoleUser {
 		out.Content, out.MultiContent = content(m)
 	}
-	out.Name = driver.Sanitize(m.Name)
+	if p.dialect.names && !p.refused.has(model, fieldName) {
+		out.Name = driver.Sanitize(m.Name)
+	}
 	for _, c := range m.ToolCalls {
 		out.ToolCalls = append(out.ToolCalls, sdk.ToolCall{
-			ID: driver.CallID(c.ID), Type: sdk.ToolTypeFunction,
+			ID: p.dialect.callID(c.ID), Type: sdk.ToolTypeFunction,
 			Function: sdk.FunctionCall{Name: names.Wire(c.Function.Name), Arguments: driver.Arguments(c.Function.Arguments)},
 		})
 	}
-	return out, out.Content != "" || len(out.MultiContent) > 0 || len(out.ToolCalls) > 0
+	return out
 }
 
 // content returns the content of a user message, as text or as parts.

@@ -10,6 +10,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
+	"github.com/threadmill/threadmill/llm/openai"
 )
 
 // sent returns the messages of the last request as they were sent.
@@ -24,7 +25,7 @@ func sent(t *testing.T, s *llmtest.Server) []map[string]any {
 }
 
 func TestParts(t *testing.T) {
-	s, p := start(t, llmtest.Config{})
+	s, p := speaking(t, llmtest.Config{}, openai.DialectOpenAI)
 	req := llm.Request{Model: "stand-in", Messages: []llm.Message{
 		{Role: event.RoleUser, Name: "environment", Content: "Observed event: a\nEvent ID: b", Parts: []string{"Observed event: a", "", "Event ID: b"}},
 		{Role: event.RoleAssistant, Content: "text", Parts: []string{"not of a user"}},

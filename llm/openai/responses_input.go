@@ -68,3 +68,12 @@ func inputContent(m llm.Message) any {
 	}
 	return nil
 }
+
+// ordered returns messages with the system messages where the server accepts them: only OpenAI itself is
+// known to accept them at any position.
+func (p *Responses) ordered(messages []llm.Message) []llm.Message {
+	if p.official() {
+		return messages
+	}
+	return llm.SystemFirst(messages)
+}

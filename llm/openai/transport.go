@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/threadmill/threadmill/llm/internal/driver"
@@ -30,11 +31,22 @@ func body(x *driver.Exchange, media string, resp *http.Response) error {
 	case !b.stream:
 		return b.readWhole(resp)
 	case media == "application/json":
-		return b.asStream(resp)
+		begin := bufio.NewReader(resp.Body)
+		if start, err := begin.Peek(1); err == nil && start[0] != 'd' && start[0] != 'e' && start[0] != ':' {
+			resp.Body = &buffered{begin, resp.Body}
+			return b.asStream(resp)
+		}
+		resp.Body = &buffered{begin, resp.Body} // an event stream that is labelled as JSON
 	}
 	watched := x.Watch(resp.Body, driver.Lines)
 	resp.Body = &eventBody{reply: b, body: watched, lines: bufio.NewReader(watched)}
 	return nil
+}
+
+// buffered is a body of which a part was read.
+type buffered struct {
+	*bufio.Reader
+	io.Closer
 }
 
 // readWhole stores the body and replaces it by an empty object, since the SDK would lose fields
@@ -72,6 +84,9 @@ type eventBody struct {
 	body  io.Closer
 	lines *bufio.Reader
 	out   []byte
+
+	// failed says that the data of the event is an error.
+	failed bool
 }
 
 func (b *eventBody) Read(p []byte) (int, error) {
@@ -87,6 +102,9 @@ func (b *eventBody) Read(p []byte) (int, error) {
 
 func (b *eventBody) next() error {
 	line, err := b.lines.ReadBytes('\n')
+	if name, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("event:")); ok {
+		b.failed = string(bytes.TrimSpace(name)) == "error"
+	}
 	if data, ok := bytes.CutPrefix(bytes.TrimSpace(line), []byte("data:")); ok {
 		b.pass(bytes.TrimSpace(data))
 	}
@@ -103,6 +121,9 @@ func (b *eventBody) pass(data []byte) {
 	if string(data) == "[DONE]" {
 		b.reply.done = true
 	}
+	if b.failed {
+		b.failed, data = false, errorOf(data)
+	}
 	b.out = append(b.out[:0], "data: "...)
 	if bytes.HasPrefix(data, []byte(`{"error":`)) {
 		// The SDK treats such a line as an error, and discards it if it cannot parse it.
@@ -110,6 +131,20 @@ func (b *eventBody) pass(data []byte) {
 		data = data[1:]
 	}
 	b.out = append(append(b.out, data...), '\n')
+}
+
+// errorOf returns the data of an event "error" as a chunk with an error.
+func errorOf(data []byte) []byte {
+	var in struct {
+		Error json.RawMessage `json:"error"`
+	}
+	if json.Unmarshal(data, &in) == nil && readError(in.Error) != nil {
+		return data
+	}
+	if !json.Valid(data) {
+		data, _ = json.Marshal(string(data)) // strings can always be marshalled
+	}
+	return slices.Concat([]byte(`{"error":`), data, []byte("}"))
 }
 
 func (b *eventBody) Close() error {
