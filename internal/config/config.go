@@ -200,6 +200,9 @@ type Place struct {
 
 	// ReasoningSummary is the kind of the summaries of thoughts; empty = the default.
 	ReasoningSummary string
+
+	// Dialect is what a server that speaks OpenAI's protocol takes and wants; empty = the default.
+	Dialect string
 }
 
 // Tools describes the built-in tools and the tools of connected clients.

@@ -111,7 +111,7 @@ func TestErrorTexts(t *testing.T) {
 		"put it into an environment variable and write headersEnv: NAME_OF_THE_VARIABLE\n"+
 		"    3 |   hub: {url: https://x.example, headers: {A: *******}}\n      |                                 ^", Explain(err))
 	_, err = Parse("f", []byte(anAgent+"models:\n  m: {type: openai, token: hunter2}"), "", Env(env()))
-	require.Equal(t, "f:3:21: models.m.token: unknown field; known are apiKeyEnv, apiVersion, baseURL, baseURLEnv, chain, deployment, firstToken, limits, on, project, reasoningSummary, region, retry, returnAfter, type\n"+
+	require.Equal(t, "f:3:21: models.m.token: unknown field; known are apiKeyEnv, apiVersion, baseURL, baseURLEnv, chain, deployment, dialect, firstToken, limits, on, project, reasoningSummary, region, retry, returnAfter, type\n"+
 		"    3 |   m: {type: openai, token: ********\n      |                     ^", Explain(err))
 }
 

@@ -95,7 +95,7 @@ type providerEntry struct {
 // chainFields are the fields of a fallback chain, and providerFields those of a provider.
 var (
 	chainFields    = []string{"chain", "on", "firstToken", "returnAfter"}
-	providerFields = []string{"apiKeyEnv", "baseURL", "baseURLEnv", "retry", "limits", "region", "project", "apiVersion", "deployment", "reasoningSummary"}
+	providerFields = []string{"apiKeyEnv", "baseURL", "baseURLEnv", "retry", "limits", "region", "project", "apiVersion", "deployment", "reasoningSummary", "dialect"}
 )
 
 // forbid reports fields that an entry of another type has.

@@ -43,6 +43,8 @@ type setting struct {
 var (
 	summarySetting = setting{field: "reasoningSummary", example: "auto, concise, detailed or off", optional: true, form: regexp.MustCompile(`^(auto|concise|detailed|off)$`)}
 
+	dialectSetting = setting{field: "dialect", example: "compatible, mistral or openai", optional: true, form: regexp.MustCompile(`^(compatible|mistral|openai)$`)}
+
 	versionSetting    = setting{field: "apiVersion", variables: []string{"OPENAI_API_VERSION"}, example: "2024-10-21", form: apiVersion}
 	responsesVersion  = setting{field: "apiVersion", variables: []string{"OPENAI_API_VERSION"}, example: "2025-04-01-preview", form: apiVersion}
 	deploymentSetting = setting{field: "deployment", example: "my-deployment", optional: true, form: regexp.MustCompile(`^[A-Za-z0-9._-]{1,64}$`)}
@@ -71,7 +73,7 @@ const (
 
 // services are the types of providers that are called over HTTP.
 var services = []service{
-	{kind: OpenAI, key: EnvAPIKey, base: EnvBaseURL, official: "https://api.openai.com/", model: DefaultModel},
+	{kind: OpenAI, key: EnvAPIKey, base: EnvBaseURL, official: "https://api.openai.com/", model: DefaultModel, settings: []setting{dialectSetting}},
 	{kind: OpenAIResponses, key: EnvAPIKey, base: EnvBaseURL, official: "https://api.openai.com/", model: DefaultModel, settings: []setting{summarySetting}},
 	{kind: OpenAIAzure, key: azureKey, base: azureBase, model: DefaultModel, cloud: true, settings: []setting{versionSetting, deploymentSetting}},
 	{
@@ -131,6 +133,7 @@ func (m *models) place(p *provider, path string, place Place) {
 		{"apiVersion", &p.APIVersion},
 		{"deployment", &p.Deployment},
 		{"reasoningSummary", &p.ReasoningSummary},
+		{"dialect", &p.Dialect},
 	} {
 		i := slices.IndexFunc(s.settings, func(one setting) bool { return one.field == f.name })
 		at := path + "." + f.name

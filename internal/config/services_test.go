@@ -45,6 +45,7 @@ func TestClouds(t *testing.T) {
 			[]string{"GOOGLE_CLOUD_PROJECT", "project-1", "GOOGLE_CLOUD_LOCATION", "global", "GEMINI_API_KEY", "sk-1"},
 			Provider{Type: GoogleVertex, Place: Place{Region: "global", Project: "project-1"}},
 		},
+		{"a dialect", "type: openai, dialect: mistral, baseURL: 'https://api.mistral.ai/v1', apiKeyEnv: K", []string{"K", "sk-1"}, Provider{Type: OpenAI, BaseURL: "https://api.mistral.ai/v1", APIKey: "sk-1", Place: Place{Dialect: "mistral"}}},
 		{"Responses", "type: openai-responses, reasoningSummary: off", []string{"OPENAI_API_KEY", "sk-1"}, Provider{Type: OpenAIResponses, APIKey: "sk-1", Place: Place{ReasoningSummary: "off"}}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -87,6 +88,8 @@ func TestCloudMistakes(t *testing.T) {
 		{"Azure without an address", "type: openai-azure, apiKeyEnv: K", []string{"K", "sk-1"}, "add baseURL: https://my-resource.openai.azure.com"},
 		{"Azure without its variables", "type: openai-azure", nil, "the environment variable AZURE_OPENAI_ENDPOINT is not set"},
 		{"Azure without its key", "type: openai-azure", []string{"AZURE_OPENAI_ENDPOINT", "https://ann.openai.azure.com"}, "the environment variable AZURE_OPENAI_API_KEY is not set"},
+		{"a dialect that is none", "type: openai, apiKeyEnv: K, dialect: latin", []string{"K", "sk-1"}, `"latin" is no dialect of type openai: write compatible, mistral or openai`},
+		{"a dialect of another type", "type: anthropic, apiKeyEnv: K, dialect: mistral", []string{"K", "sk-1"}, "a provider of type anthropic has no dialect: remove the field (it is one of openai)"},
 		{"summaries that are none", "type: openai-responses, apiKeyEnv: K, reasoningSummary: long", []string{"K", "sk-1"}, "write auto, concise, detailed or off"},
 		{"an undeclared cloud", "type: demo}, n: {type: anthropic-vertx", nil, "models.n.type: "},
 	} {

@@ -28,7 +28,7 @@ func provider(p config.Provider, key string) (llm.Provider, error) {
 }
 
 func driver(p config.Provider) (llm.Provider, error) {
-	openAI := openai.Config{Name: p.Name, APIKey: p.APIKey.Reveal(), BaseURL: p.BaseURL, Summary: p.ReasoningSummary}
+	openAI := openai.Config{Name: p.Name, APIKey: p.APIKey.Reveal(), BaseURL: p.BaseURL, Summary: p.ReasoningSummary, Dialect: p.Dialect}
 	claude := anthropic.Config{Name: p.Name, APIKey: p.APIKey.Reveal(), BaseURL: p.BaseURL}
 	gemini := google.Config{Name: p.Name, APIKey: p.APIKey.Reveal(), BaseURL: p.BaseURL}
 	if p.APIVersion != "" {

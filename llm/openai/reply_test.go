@@ -2,6 +2,10 @@ package openai
 
 import (
 	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -126,4 +130,36 @@ func TestHalves(t *testing.T) {
 			require.Equal(t, tt.want, got+h.end())
 		})
 	}
+}
+
+var update = flag.Bool("update", false, "write the table of dialects to the documentation")
+
+// TestDialectTable: docs/models.md has the table of what the dialects are.
+func TestDialectTable(t *testing.T) {
+	const file, begin, end = "../../docs/models.md", "-update -->\n", "<!-- end of dialects -->"
+	var table strings.Builder
+	table.WriteString("\n| `dialect` | names of people | system messages, neighbours of one role | limit of a reply | ids of calls |\n|---|---|---|---|---|\n")
+	for _, name := range Dialects() {
+		d, id := dialects[name], "call_550e8400"
+		words := func(yes bool, a, b string) string {
+			if yes {
+				return a
+			}
+			return b
+		}
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s | %s |\n", name, words(d.names, "`name`", "in the text"), words(d.anyOrder, "as they are", "one at the beginning; joined"),
+			words(d.completionTokens, "`max_completion_tokens`", "`max_tokens`, but for OpenAI's models with thoughts"), words(d.callID(id) == id, "up to 40 characters", "nine letters and digits"))
+	}
+	table.WriteString("\n")
+	raw, err := os.ReadFile(file)
+	require.NoError(t, err)
+	before, rest, found := strings.Cut(string(raw), begin)
+	require.True(t, found)
+	now, after, found := strings.Cut(rest, end)
+	require.True(t, found)
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(before+begin+table.String()+end+after), 0o600))
+		return
+	}
+	require.Equal(t, table.String(), now, "run: go test ./llm/openai -run TestDialectTable -update")
 }
