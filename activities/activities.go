@@ -152,6 +152,9 @@ type Activities struct {
 	contexts *contextRoom
 	turns    *turns
 
+	// windows are the sizes of conversations that fit into models which have refused a larger one, by their names.
+	windows sync.Map
+
 	// down are the models of fallback chains that have just failed.
 	down breaker
 

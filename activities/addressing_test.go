@@ -107,7 +107,7 @@ func (e *edited) edit(instructions string) {
 
 func TestMemory(t *testing.T) {
 	provider := llmtest.NewServer(llmtest.Config{T: t})
-	model, err := openai.New(openai.Config{BaseURL: provider.URL, APIKey: "test"})
+	model, err := openai.New(openai.Config{BaseURL: provider.URL, APIKey: "test", Dialect: openai.DialectOpenAI})
 	require.NoError(t, err)
 	registry := &edited{who: agent.Agent{Name: "assistant", Model: "fake/small", Instructions: "Be brief."}}
 	w := newFixture(t, func(c *activities.Config) {

@@ -75,18 +75,22 @@ func (a *Activities) oneModelCall(ctx context.Context, in step.Model) (step.Mode
 		return step.ModelReply{}, configError(fmt.Errorf("agent %q: %w", who.Name, err))
 	}
 	defer call.share.free()
-	req, err := llm.Request{}, waited
-	if err == nil {
-		req, err = call.request(ctx, model)
+	for {
+		req, err := llm.Request{}, waited
+		if err == nil {
+			req, err = call.request(ctx, model)
+		}
+		switch {
+		case errors.Is(err, errInterrupted):
+			return call.keep(ctx, llm.Response{}, true)
+		case err != nil:
+			return step.ModelReply{}, err
+		}
+		sent()
+		if reply, err := call.generate(ctx, provider, req); !errors.Is(err, errTooLong) {
+			return reply, err
+		}
 	}
-	switch {
-	case errors.Is(err, errInterrupted):
-		return call.keep(ctx, llm.Response{}, true)
-	case err != nil:
-		return step.ModelReply{}, err
-	}
-	sent()
-	return call.generate(ctx, provider, req)
 }
 
 // modelCall is one model call.
@@ -311,7 +315,7 @@ func (c *modelCall) llmCallID() string { return recordid.LLMCall(c.in.MessageID)
 // request returns the request to the model: the agent's instructions, the thread's newest messages
 // and all of the turn with the changes of hooks, and the agent's tools.
 func (c *modelCall) request(ctx context.Context, model string) (llm.Request, error) {
-	at := event.ModelContext{Head: c.head, Limit: c.agent.Limits.ContextMessages, Turn: c.eventID(), Bytes: contextBytes}
+	at := event.ModelContext{Head: c.head, Limit: c.agent.Limits.ContextMessages, Turn: c.eventID(), Bytes: c.a.windowBytes(c.agent.Model)}
 	if c.in.Observe == nil {
 		// The event of a retry may have been stored long ago.
 		at.Question = c.in.ReplyTo
@@ -404,6 +408,8 @@ func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm
 		})
 	case cause != nil:
 		return step.ModelReply{}, temporal.NewApplicationErrorWithCause("The worker stopped during the model call; the step is retried.", step.ErrTypeRetry, cause)
+	case c.shorten(req, err):
+		return step.ModelReply{}, errTooLong
 	}
 	return c.fail(ctx, err)
 }

@@ -182,7 +182,7 @@ func Protocol() string { return cmp.Or(os.Getenv("THREADMILL_TEST_PROVIDER"), "o
 // newModels returns the providers of the suite: "openai" speaks [Protocol], the others what they are
 // named after.
 func newModels(s *llmtest.Server) (map[string]llm.Provider, error) {
-	o, err := openai.New(openai.Config{APIKey: "test", BaseURL: s.URL})
+	o, err := openai.New(openai.Config{APIKey: "test", BaseURL: s.URL, Dialect: openai.DialectOpenAI})
 	r, err4 := openai.NewResponses(openai.Config{APIKey: "test", BaseURL: s.URL})
 	a, err2 := anthropic.New(anthropic.Config{APIKey: "test", BaseURL: s.Root})
 	g, err3 := google.New(google.Config{APIKey: "test", BaseURL: s.Root})

@@ -145,7 +145,7 @@ func (w Worker) runtime(c client.Client, logger *slog.Logger, kinds map[string]K
 	if err != nil {
 		return nil, err
 	}
-	model, err := openai.New(openai.Config{APIKey: "test", BaseURL: w.Provider})
+	model, err := openai.New(openai.Config{APIKey: "test", BaseURL: w.Provider, Dialect: openai.DialectOpenAI})
 	if err != nil {
 		return nil, err
 	}
