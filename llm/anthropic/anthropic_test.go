@@ -187,7 +187,7 @@ func TestRequest(t *testing.T) {
 	require.JSONEq(t, `{
 		"model": "claude-opus-4-8", "max_tokens": 100, "temperature": 0.5, "stream": true,
 		"system": [{"type": "text", "text": "Be brief."}],
-		"tools": [{"name": "files_read", "description": "Reads.", "input_schema": {"type": "object", "additionalProperties": false}}],
+		"tools": [{"name": "files_read", "description": "Reads.", "input_schema": {"type": "object", "properties": {}, "additionalProperties": false}}],
 		"messages": [
 			{"role": "user", "content": [{"type": "text", "text": "ann: hello"}, {"type": "text", "text": "bob: me too"}, {"type": "text", "text": "[System message]\nnoted"}]},
 			{"role": "assistant", "content": [{"type": "tool_use", "id": "`+id+`", "name": "files_read", "input": {"invalidJson": "[1]"}}]},

@@ -148,7 +148,7 @@ func TestRequest(t *testing.T) {
 	require.JSONEq(t, `{
 		"systemInstruction": {"role": "user", "parts": [{"text": "Be brief."}]},
 		"generationConfig": {"temperature": 0, "maxOutputTokens": 100},
-		"tools": [{"functionDeclarations": [{"name": "_3d_render", "description": "Draws.", "parametersJsonSchema": {"type": "object", "additionalProperties": false}}]}],
+		"tools": [{"functionDeclarations": [{"name": "_3d_render", "description": "Draws.", "parametersJsonSchema": {"type": "object", "properties": {}, "additionalProperties": false}}]}],
 		"contents": [
 			{"role": "user", "parts": [{"text": "hello"}]},
 			{"role": "model", "parts": [{"functionCall": {"id": "a", "name": "_3d_render", "args": {"invalidJson": "[1]"}}}]},

@@ -268,7 +268,7 @@ func TestRequest(t *testing.T) {
 		{"role": "user", "content": "use mcp_read"}
 	]`, encode(t, body["messages"]))
 	require.JSONEq(t, `[
-		{"type": "function", "function": {"name": "mcp_read_2", "description": "reads", "parameters": {"type": "object", "x-kept": true}}},
+		{"type": "function", "function": {"name": "mcp_read_2", "description": "reads", "parameters": {"type": "object", "properties": {}, "x-kept": true}}},
 		{"type": "function", "function": {"name": "mcp_read", "parameters": {"type": "object", "properties": {}}}}
 	]`, encode(t, body["tools"]))
 }

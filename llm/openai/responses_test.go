@@ -185,7 +185,7 @@ func TestResponsesRequest(t *testing.T) {
 	require.Regexp(t, `^[a-zA-Z0-9_-]+$`, id)
 	require.JSONEq(t, `{
 		"model": "gpt-4.1", "store": false, "stream": true, "temperature": 0, "max_output_tokens": 16,
-		"tools": [{"type": "function", "name": "files_read", "description": "Reads.", "parameters": {"type": "object", "additionalProperties": false}, "strict": false}],
+		"tools": [{"type": "function", "name": "files_read", "description": "Reads.", "parameters": {"type": "object", "properties": {}, "additionalProperties": false}, "strict": false}],
 		"input": [
 			{"type": "message", "role": "system", "content": "Be brief."},
 			{"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hello"}, {"type": "input_text", "text": "there"}]},

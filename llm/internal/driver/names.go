@@ -66,14 +66,6 @@ func invalidArguments(s string) string {
 	return string(b)
 }
 
-// Parameters returns the schema of a tool's arguments.
-func Parameters(schema json.RawMessage) json.RawMessage {
-	if len(schema) == 0 {
-		return json.RawMessage(`{"type":"object","properties":{}}`)
-	}
-	return schema
-}
-
 const maxName = 64
 
 var (
