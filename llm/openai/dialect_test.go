@@ -254,5 +254,5 @@ func TestRefusedFields(t *testing.T) {
 		require.Equal(t, map[bool]int{true: 2, false: 1}[retried], *calls)
 	}
 	_, err := openai.New(openai.Config{APIKey: key, Dialect: "latin"})
-	require.EqualError(t, err, `openai: Dialect: "latin" is none of compatible, mistral, openai`)
+	require.EqualError(t, err, `openai: "latin" is no dialect: use compatible, mistral, openai`)
 }

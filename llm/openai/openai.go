@@ -102,7 +102,7 @@ func (p *Provider) dialectOf(name string) (dialect, error) {
 	}
 	d, ok := dialects[name]
 	if !ok {
-		return d, fmt.Errorf("Dialect: %q is none of %s", name, strings.Join(Dialects(), ", "))
+		return d, fmt.Errorf("%q is no dialect: use %s", name, strings.Join(Dialects(), ", "))
 	}
 	return d, nil
 }
