@@ -136,8 +136,14 @@ func isMessage(line []byte) bool {
 func versioned(message []byte) bool {
 	var envelope struct {
 		Version json.RawMessage `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Method  json.RawMessage `json:"method"`
+		Result  json.RawMessage `json:"result"`
+		Error   json.RawMessage `json:"error"`
 	}
-	return json.Unmarshal(message, &envelope) == nil && string(envelope.Version) == `"2.0"`
+	return json.Unmarshal(message, &envelope) == nil && string(envelope.Version) == `"2.0"` &&
+		!bytes.ContainsAny(envelope.ID[:min(1, len(envelope.ID))], "{[tf") &&
+		len(envelope.Method)+len(envelope.Result)+len(envelope.Error) > 0
 }
 
 // broken returns the error because of which nothing more is read, unless the program ended.

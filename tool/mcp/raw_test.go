@@ -135,6 +135,8 @@ func rawServer(name string) *raw {
 		r.line("\ufeffServer is starting …")
 		r.line(`{"level":"info","msg":"started"}`)
 		r.line(`{"jsonrpc":2,"id":1}`)
+		r.line(`{"jsonrpc":"2.0","id":{},"result":{}}`)
+		r.line(`{"jsonrpc":"2.0","msg":"started"}`)
 		r.line(`[]`)
 		r.line(`[{"level":"info"}]`)
 	case "byte-order-mark":
@@ -142,7 +144,7 @@ func rawServer(name string) *raw {
 	case "structured":
 		r.call = func(r *raw, c rawCall) { r.result(c.id, resultIn(c.args)) }
 	case "broken-envelope":
-		r.call = func(r *raw, _ rawCall) { r.line(`{"jsonrpc":"2.0","id":{},"foo":1}`) }
+		r.call = func(r *raw, _ rawCall) { r.line(`{"jsonrpc":"2.0","id":1,"method":7}`) }
 	case "not-a-result":
 		r.call = func(r *raw, c rawCall) { r.result(c.id, `{"content":[{"type":"hologram"}]}`) }
 	case "large":
