@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -114,7 +115,7 @@ func TestRunContext(t *testing.T) {
 	body := func(value string) string {
 		return `{"threadId":"t1","runId":"r","messages":[{"id":"m1","role":"user","content":"hello"}],"context":[{"description":"The cart","value":"` + value + `"}]}`
 	}
-	posted := func() string { return string(w.threads.posted[len(w.threads.posted)-1].Payload) }
+	posted := func() string { return string(w.threads.posts[len(w.threads.posts)-1].Payload) }
 	got := w.opens("POST /v1/ag-ui", body("red shoes"))
 	defer got.Body.Close()
 	want := `"metadata":{"threadmill.context":[{"description":"The cart","value":"red shoes"}]}`
