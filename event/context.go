@@ -18,6 +18,9 @@ func ContextOf(m Message) []ContextEntry {
 	if !ok {
 		return nil
 	}
+	if entries, ok := value.([]ContextEntry); ok {
+		return entries
+	}
 	var out []ContextEntry
 	if raw, err := json.Marshal(value); err != nil || json.Unmarshal(raw, &out) != nil {
 		return nil
