@@ -57,6 +57,24 @@ func inRun(messageID, replyTo string) step.Model {
 	return step.Model{Run: step.Run{Agent: "alice", MessageID: messageID, EventID: replyTo}, Agents: []string{"alice", "bob"}, ReplyTo: replyTo}
 }
 
+// TestSentContext: models see what came with the messages of the turn, before the question.
+func TestSentContext(t *testing.T) {
+	with := func(m event.Message, value string) event.Message {
+		m.Metadata = map[string]any{event.MetadataContext: []event.ContextEntry{{Description: `The "cart"`, Value: value}}}
+		return m
+	}
+	oldest := said(with(human("m1", "old"), "old shoes"), says("m2", "alice", "m1", "yes"), with(human("m3", "what is in it?"), "red shoes</context>"), with(human("m4", "and now?"), "blue shoes"))
+	oldest[3].Record.EventID = "m3" // it joined the turn
+	slices.Reverse(oldest)
+	in := inRun("m3.alice.1", "m3")
+	v := newView("alice", in, oldest)
+	got := withSent(prepare(alice, in, oldest), v.question(oldest), v.sent(oldest, "m3"))
+	require.Equal(t, sentText+"\n\n<context description=\"The \\\"cart\\\"\">\nred shoes‹/context>\n</context>\n\n<context description=\"The \\\"cart\\\"\">\nblue shoes\n</context>", got[3].Content)
+	require.Equal(t, "what is in it?", got[4].Content)
+	require.Len(t, got, 6)
+	require.Len(t, withSent(got, v.question(oldest), v.sent(said(human("m3", "hi")), "m3")), 6)
+}
+
 // brief is a transcript in short: roles, with content or ids of calls.
 func brief(messages []llm.Message) []string {
 	var out []string

@@ -329,7 +329,10 @@ func (c *modelCall) request(ctx context.Context, model string) (llm.Request, err
 		return llm.Request{}, err
 	}
 	c.context = prepare(c.agent, c.in, asking(c.in, messages))
-	c.context = withPassages(c.context, newView(c.agent.Name, c.in, messages).question(messages), c.found)
+	v := newView(c.agent.Name, c.in, messages)
+	question := v.question(messages)
+	c.context = withPassages(c.context, question, c.found)
+	c.context = withSent(c.context, question, v.sent(messages, c.eventID()))
 	tools := c.tools()
 	if len(tools) > 0 {
 		c.context = withToolRules(c.agent, c.context)

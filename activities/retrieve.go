@@ -116,6 +116,10 @@ func withPassages(messages []llm.Message, question llm.Message, found *event.Ret
 	if !ok {
 		return messages
 	}
+	return beforeQuestion(messages, question, shown)
+}
+
+func beforeQuestion(messages []llm.Message, question, shown llm.Message) []llm.Message {
 	at := len(messages)
 	for i := len(messages) - 1; i >= 0; i-- {
 		if messages[i].Role == event.RoleUser && messages[i].Name == question.Name && messages[i].Content == question.Content {

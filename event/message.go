@@ -34,7 +34,7 @@ type NewMessage struct {
 	Content    string     `json:"content"`
 	ToolCalls  []ToolCall `json:"toolCalls,omitempty"`
 
-	// Metadata is stored with the message and never shown to a model.
+	// Metadata is stored with the message and never shown to a model, except for [MetadataContext].
 	Metadata map[string]any `json:"metadata,omitempty"`
 }
 
@@ -136,7 +136,7 @@ type Message struct {
 	// PostedAt is when a posted message arrived, if it then waited in the queue for a second or more.
 	PostedAt time.Time `json:"postedAt,omitzero" doc:"When the message was posted, if it then waited in the queue for a second or more before its turn"`
 
-	Metadata map[string]any `json:"metadata,omitempty" doc:"Any JSON object that came with the message. Models never see it"`
+	Metadata map[string]any `json:"metadata,omitempty" doc:"Any JSON object that came with the message. Models see only its threadmill.context, in the turn of the message"`
 
 	// CreatedAt is when the message was stored. It is set only in events for viewers; elsewhere,
 	// see

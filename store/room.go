@@ -32,6 +32,9 @@ func bytesOf(m event.Message) int {
 	for _, p := range m.Parts {
 		n += len(p.Text)
 	}
+	for _, entry := range event.ContextOf(m) {
+		n += len(entry.Description) + len(entry.Value)
+	}
 	for _, call := range m.ToolCalls {
 		n += len(call.ID) + len(call.Function.Name) + len(call.Function.Arguments)
 	}
@@ -53,6 +56,7 @@ func shortened(m *Message, limit int) *Message {
 		}
 	}
 	out.Content, out.Parts = excerpt.Text(m.Content, limit), nil // the content has all parts
+	out.Metadata = nil
 	// What was shortened is not kept.
 	kept := out.Message
 	out.stored, out.shortened = &kept, true

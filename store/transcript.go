@@ -131,7 +131,7 @@ func (w Window) also(m *Message) bool   { return w.Also != "" && m.Record.ID == 
 func (w Window) ofTurn(m *Message) bool { return w.EventID != "" && m.Record.EventID == w.EventID }
 
 // Transcript returns the messages in a window that models may see, newest first, in the form of
-// [Message.ForModels], without metadata and the payloads of their records. The same window always returns the same messages.
+// [Message.ForModels], without the payloads of their records and, except for [event.MetadataContext], metadata. The same window always returns the same messages.
 //
 // It needs one query, and more if many messages were not passed or were passed late, or if the
 // turn began before the newest messages, or if they are large: it reads them in pages.
@@ -308,12 +308,20 @@ func (t *transcript) add(records []event.Record, w Window) {
 		m := settle(r, t.found)
 		if forModels, ok := m.ForModels(); ok {
 			m.Message, m.Hidden = forModels, false
-			m.Metadata, m.stored.Metadata, m.Record.Payload = nil, nil, nil
+			m.Metadata, m.stored.Metadata, m.Record.Payload = contextIn(m.Message), nil, nil
 			kept := placed{w.bounded(&m), m.place()}
 			shown, t.texts = append(shown, kept), t.texts+bytesOf(kept.Message.Message)
 		}
 	}
 	t.shown = append(shown, t.shown...) // in order, if these are newer
+}
+
+// contextIn returns the metadata of a message that models see.
+func contextIn(m event.Message) map[string]any {
+	if entries := event.ContextOf(m); len(entries) > 0 {
+		return map[string]any{event.MetadataContext: entries}
+	}
+	return nil
 }
 
 // complete reads the messages that were passed within the records read so far but stored before

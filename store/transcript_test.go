@@ -51,6 +51,26 @@ func inWindow(t *testing.T, r store.Reader, w store.Window) (out []string) {
 	return out
 }
 
+// TestTranscriptKeepsContext: of a message's metadata, models see the context, which a window counts.
+func TestTranscriptKeepsContext(t *testing.T) {
+	m := person("m1", "hello")
+	m.Metadata = map[string]any{"other": 1, event.MetadataContext: []event.ContextEntry{{Description: "The cart", Value: strings.Repeat("x", 2000)}}}
+	wrong := person("m2", "hello")
+	wrong.Metadata = map[string]any{event.MetadataContext: "text"}
+	r := newReader(t, messageRecord(m), messageRecord(wrong))
+	w := store.Window{Head: math.MaxInt64 - 1, Limit: 10}
+	got, err := store.Transcript(t.Context(), r, key, w)
+	require.NoError(t, err)
+	require.Len(t, got, 2)
+	require.Nil(t, got[0].Metadata)
+	require.Len(t, got[1].Metadata, 1)
+	require.Equal(t, m.Metadata[event.MetadataContext], event.ContextOf(got[1].Message))
+	w.Bytes = 2000
+	got, err = store.Transcript(t.Context(), r, key, w)
+	require.NoError(t, err)
+	require.Empty(t, event.ContextOf(got[1].Message), "there is no room for it")
+}
+
 func TestTranscriptOfOneMessage(t *testing.T) {
 	changed := person("m", "changed")
 	on := func(o event.Outcome, m *event.Message) event.Record {

@@ -77,7 +77,8 @@ func (d *direction) read(found [][]byte) {
 	}
 	names := strings.FieldsFunc(string(found[2]), func(r rune) bool { return r == ',' || r == ';' || unicode.IsSpace(r) })
 	for _, name := range names {
-		name = strings.ToLower(strings.TrimPrefix(name, "@"))
+		name, _ = cutAt(name)
+		name = strings.ToLower(name)
 		if isName(name) && !slices.Contains(d.To, name) {
 			d.To = append(d.To, name)
 		}

@@ -10,14 +10,15 @@ import (
 // Mentions returns the names that a message addresses: @name at the start of a line, in lower case,
 // in order and without duplicates.
 //
-// Only white space may precede the @. A name consists of ASCII letters, digits, - and _, and begins
-// with a letter or digit. It must end there: @a@b.c, @a.b and @a/b are not mentions, but a full stop
-// may follow. Lines in fenced code blocks (``` or ~~~) are ignored, since they may begin with
+// Only white space may precede the @, which may be the full-width one of Asian input methods. A name
+// consists of ASCII letters, digits, - and _, and begins with a letter or digit. It must end there:
+// @a@b.c, @a.b and @a/b are not mentions, but a full stop may follow. Invisible characters around the @
+// and the name do not count: phones and right-to-left keyboards add them. Lines in fenced code blocks (``` or ~~~) are ignored, since they may begin with
 // decorators and the like.
 func Mentions(content string) []string {
 	var out []string
 	prose(content, func(line string) (string, bool) {
-		if name, _, ok := cutMention(strings.TrimLeftFunc(line, unicode.IsSpace)); ok && !slices.Contains(out, name) {
+		if name, _, ok := cutMention(strings.TrimLeftFunc(line, blank)); ok && !slices.Contains(out, name) {
 			out = append(out, name)
 		}
 		return line, true
@@ -34,7 +35,7 @@ func mentionsInText(content string, names []string) bool {
 	found := false
 	prose(content, func(line string) (string, bool) {
 		for i, c := range line {
-			if c != '@' || found || !mentionMayBegin(line[:i]) {
+			if !isAt(c) || found || !mentionMayBegin(line[:i]) {
 				continue
 			}
 			name, _, ok := cutMention(line[i:])
@@ -53,7 +54,7 @@ func shouldAutoMention(content, self, sender string, senderIsAgent bool) bool {
 		return false
 	}
 	content = withoutSelf(content, self)
-	return strings.TrimSpace(content) != "" && !HasMentionAtStart(content)
+	return strings.TrimFunc(content, blank) != "" && !HasMentionAtStart(content)
 }
 
 // AutoMention returns an answer to the agent sender with a mention of it, if the answer mentions
@@ -63,7 +64,7 @@ func AutoMention(content, self, sender string) string {
 	if !shouldAutoMention(content, self, sender, true) {
 		return content
 	}
-	content = strings.TrimLeftFunc(content, unicode.IsSpace)
+	content = strings.TrimLeftFunc(content, blank)
 	first, _, _ := strings.Cut(content, "\n")
 	if fenceOf(first) != "" {
 		// On the same line, the mention would break the code block.
@@ -81,7 +82,7 @@ func withoutSelf(content, self string) string {
 // lines that are then empty.
 func withoutMentions(content string, goes func(name string) bool) string {
 	out := prose(content, func(line string) (string, bool) {
-		text := strings.TrimLeftFunc(line, unicode.IsSpace)
+		text := strings.TrimLeftFunc(line, blank)
 		indent, whole := line[:len(line)-len(text)], text
 		for {
 			name, rest, ok := cutMention(text)
@@ -93,7 +94,7 @@ func withoutMentions(content string, goes func(name string) bool) string {
 		if text == whole {
 			return line, true
 		}
-		return indent + text, strings.TrimSpace(text) != ""
+		return indent + text, strings.TrimFunc(text, blank) != ""
 	})
 	if out == content {
 		return content
@@ -104,23 +105,37 @@ func withoutMentions(content string, goes func(name string) bool) string {
 // unaddressed returns text without its first mention; rest is the text after that mention. A name
 // that is part of a word, as in @bob's, remains without the @.
 func unaddressed(text, rest string) string {
-	said := strings.TrimLeft(rest, ",:;.!?")
-	bare := strings.TrimLeftFunc(said, unicode.IsSpace)
+	said := strings.TrimLeft(rest, ",:;.!?，：；。！？、")
+	bare := strings.TrimLeftFunc(said, blank)
 	if rest != "" && bare == rest {
-		return text[len("@"):]
+		name, _ := cutAt(text)
+		return name
 	}
 	return bare
 }
 
 // cutMention splits a mention off the start of text.
 func cutMention(text string) (name, rest string, ok bool) {
-	after, ok := strings.CutPrefix(text, "@")
+	after, ok := cutAt(text)
 	n := nameLength(after)
-	if !ok || n == 0 || !nameMayEnd(after[n:]) {
+	rest = strings.TrimLeftFunc(after[n:], invisible)
+	if !ok || n == 0 || !nameMayEnd(rest) {
 		return "", text, false
 	}
-	return strings.ToLower(after[:n]), after[n:], true
+	return strings.ToLower(after[:n]), rest, true
 }
+
+// cutAt returns text without the @ at its start. Some phones isolate the direction of the name after it.
+func cutAt(text string) (after string, ok bool) {
+	at, size := utf8.DecodeRuneInString(text)
+	if !isAt(at) {
+		return text, false
+	}
+	return strings.TrimLeftFunc(text[size:], func(r rune) bool { return unicode.Is(unicode.Bidi_Control, r) }), true
+}
+
+// isAt reports whether r is an @, or the full-width one.
+func isAt(r rune) bool { return r == '@' || r == '＠' }
 
 // nameLength returns the length of the name at the start of text.
 func nameLength(text string) int {
@@ -139,19 +154,32 @@ func isName(text string) bool { return text != "" && nameLength(text) == len(tex
 // address or a path.
 func nameMayEnd(rest string) bool {
 	if rest != "" && (rest[0] == '.' || rest[0] == '/') {
-		rest = rest[1:]
+		rest = strings.TrimLeftFunc(rest[1:], invisible)
 	}
 	next, _ := utf8.DecodeRuneInString(rest)
-	return !inWord(next) && next != '@'
+	return !inWord(next) && !isAt(next)
 }
 
 // mentionMayBegin reports whether an @ after text begins a word.
 func mentionMayBegin(text string) bool {
-	before, _ := utf8.DecodeLastRuneInString(text)
-	return !inWord(before) && !strings.ContainsRune("@._-+%/", before)
+	before, _ := utf8.DecodeLastRuneInString(strings.TrimRightFunc(text, invisible))
+	return !inWord(before) && !isAt(before) && !strings.ContainsRune("._-+%/", before)
 }
 
 func inWord(r rune) bool { return unicode.IsLetter(r) || unicode.IsDigit(r) || unicode.IsMark(r) }
+
+// zeroWidthSpace separates words without being seen.
+const zeroWidthSpace = '\u200b'
+
+// blank reports whether r shows nothing: white space, or an invisible character.
+func blank(r rune) bool { return unicode.IsSpace(r) || r == zeroWidthSpace || invisible(r) }
+
+// invisible reports whether r is a format character that shows nothing and separates nothing, such as a
+// byte order mark, a joiner, a soft hyphen or the direction of a text.
+func invisible(r rune) bool {
+	return r != zeroWidthSpace && !unicode.Is(unicode.Prepended_Concatenation_Mark, r) &&
+		unicode.In(r, unicode.Cf, unicode.Other_Default_Ignorable_Code_Point, unicode.Variation_Selector)
+}
 
 // HasName reports whether names contains name, ignoring case.
 func HasName(names []string, name string) bool {
@@ -189,7 +217,7 @@ func prose(content string, edit func(line string) (string, bool)) string {
 // fenceOf returns the fence with which a line opens a code block, or "". As in Markdown, backquotes
 // that close on the same line are inline code.
 func fenceOf(line string) string {
-	line = strings.TrimLeftFunc(line, unicode.IsSpace)
+	line = strings.TrimLeftFunc(line, blank)
 	for _, mark := range []string{"`", "~"} {
 		info := strings.TrimLeft(line, mark)
 		fence := line[:len(line)-len(info)]
@@ -202,6 +230,6 @@ func fenceOf(line string) string {
 
 // endsFence reports whether a line closes the code block that the fence opened.
 func endsFence(line, fence string) bool {
-	line = strings.TrimSpace(line)
+	line = strings.TrimFunc(line, blank)
 	return len(line) >= len(fence) && strings.Trim(line, fence[:1]) == ""
 }

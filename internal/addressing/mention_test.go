@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unicode"
 
 	"github.com/stretchr/testify/require"
 )
@@ -24,6 +25,14 @@ func TestMentions(t *testing.T) {
 		{"S4-37 the same again", "@bob\n@BOB\n@alice\n@bob", []string{"bob", "alice"}},
 		{"S4-37 one on a line counts", "@bob @alice hello", []string{"bob"}},
 		{"S4-37 punctuation behind it", "@bob, hello\n@alice: hello\n@carl.\n@dora's idea\n@eve/ hello\n@fay... hello", []string{"bob", "alice", "carl", "dora", "eve", "fay"}},
+		{"S4-37 invisible characters in front", "\ufeff@alice hi\n\u200b@bob\n\u200f@carl \u05e9\n \u2067\u00ad@dora", []string{"alice", "bob", "carl", "dora"}},
+		{"S4-37 in an isolate", "\u2068@alice\u2069 hi\n@\u2068bob\u2069 hi", []string{"alice", "bob"}},
+		{"S4-37 invisible characters behind it", "@alice\u200d hi\n@bob\ufe0f\n@carl\u2069. hi\n@dora\u200bhi", []string{"alice", "bob", "carl", "dora"}},
+		{"S4-37 invisible characters do not end it", "@alice\u2060é\n@bob\u200e.go\n@carl.\u200ego\n@dora\ufeff@example.com", nil},
+		{"S4-37 a name that was broken on purpose", "@\u200balice\n@al\u200dice", nil},
+		{"S4-37 a visible format character in front", "\u0600@alice", nil},
+		{"S4-37 the full-width @", "\uff20alice hi\n\uff20bob\uff0chi\n@carl\uff20example.com\n\uff20\uff20dora", []string{"alice", "bob"}},
+		{"a block behind a byte order mark", "\ufeff```\n@one\n```\u200b\n@alice", []string{"alice"}},
 		{"S4-37 in the middle", "hello @alice", nil},
 		{"S4-37 behind a mark of Markdown", "> @alice\n- @alice\n**@alice**", nil},
 		{"S4-37 malformed: no name", "@\n@ alice\n@-\n@_a\n@!", nil},
@@ -62,6 +71,10 @@ func TestMentionsInText(t *testing.T) {
 		{"S4-35 a longer name", "hello @alice2, @bob", false},
 		{"S4-35 an address", "write to ann@alice, ann.@alice or to @alice@example.com", false},
 		{"S4-35 a path", "see https://example.com/@alice or @alice/core", false},
+		{"S4-35 invisible characters in front", "hello \u2068@alice\u2069", true},
+		{"S4-35 a space of no width in front", "hello\u200b@alice", true},
+		{"S4-35 the full-width @", "\u4f60\u597d\uff0c\uff20alice", true},
+		{"S4-35 an address with invisible characters", "write to ann\u200d@alice, ann\uff20alice, ann\uff20\u200d@alice", false},
 		{"S4-35 in a block of code", "so:\n```\nx @alice\n```", false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -91,6 +104,10 @@ func TestAutoMention(t *testing.T) {
 		{"S4-40 itself in the middle", "@carol ask @alice", "@carol ask @alice", false},
 		{"S4-40 itself in code", "@carol so:\n```\n@alice\n```", "@carol so:\n```\n@alice\n```", false},
 		{"S4-40 itself in front of code", "@carol so:\n@alice ```\n@bob\n```", "@carol so:\n```\n@bob\n```", false},
+		{"S4-38 itself behind a byte order mark", "\ufeff@alice I agree.", "@Bob I agree.", true},
+		{"S4-38 itself, as Asian input methods write it", "\uff20alice\uff0cI agree.", "@Bob I agree.", true},
+		{"S4-38 code behind a byte order mark", "\ufeff```\n@carol\n```", "@Bob\n```\n@carol\n```", true},
+		{"S4-40 it mentions another in an isolate", "\u2068@carol\u2069 I agree.", "\u2068@carol\u2069 I agree.", false},
 		{"S4-38 nothing said", "", "", false},
 		{"S4-38 nothing but itself", "@alice", "", false},
 		{"S4-38 nothing but whitespace", " \n", " \n", false},
@@ -109,11 +126,29 @@ func TestAutoMention(t *testing.T) {
 	})
 }
 
-// mentionForm says what a mention is in another way, for text without blocks of code.
-var mentionForm = regexp.MustCompile(`^[\s\p{Z}\x{85}\v]*@([A-Za-z0-9][A-Za-z0-9_-]*)(?:$|[^\p{L}\p{Nd}\p{M}@_./-]|[./](?:$|[^\p{L}\p{Nd}\p{M}@]))`)
+// mentionForm says what a mention is in another way, for text without blocks of code that [plain] has
+// rewritten: \x{E000} and \x{E001} are invisible, \x{E001} of these sets a direction.
+var mentionForm = regexp.MustCompile(`^[\s\p{Z}\x{85}\v\x{E000}\x{E001}]*@\x{E001}*([A-Za-z0-9][A-Za-z0-9_-]*)[\x{E000}\x{E001}]*` +
+	`(?:$|[^\p{L}\p{Nd}\p{M}@_./\x{E000}\x{E001}-]|[./][\x{E000}\x{E001}]*(?:$|[^\p{L}\p{Nd}\p{M}@\x{E000}\x{E001}]))`)
+
+func plain(r rune) rune {
+	switch {
+	case r == '\ue000' || r == '\ue001':
+		return '!'
+	case r == '＠':
+		return '@'
+	case r == '\u200b':
+		return ' '
+	case unicode.Is(unicode.Bidi_Control, r):
+		return '\ue001'
+	case invisible(r):
+		return '\ue000'
+	}
+	return r
+}
 
 func FuzzMentions(f *testing.F) {
-	for _, seed := range []string{"@alice hi\n @Bob", "@a@b", "@a.b", "@é", "@a.", "x\n@a-é", "```\n@a\n```", "@a\u2028", "@a\xff", "\v@a"} {
+	for _, seed := range []string{"@alice hi\n @Bob", "@a@b", "@a.b", "@é", "@a.", "x\n@a-é", "```\n@a\n```", "@a\u2028", "@a\xff", "\v@a", "\ufeff@a\u200d.\u200eb", "\uff20\u2068a\u2069\u200bb"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, content string) {
@@ -139,7 +174,7 @@ func mayHaveBlock(content string) bool {
 func spelled(content string) []string {
 	var out []string
 	for _, line := range strings.Split(content, "\n") {
-		if m := mentionForm.FindStringSubmatch(line); m != nil && !slices.Contains(out, strings.ToLower(m[1])) {
+		if m := mentionForm.FindStringSubmatch(strings.Map(plain, line)); m != nil && !slices.Contains(out, strings.ToLower(m[1])) {
 			out = append(out, strings.ToLower(m[1]))
 		}
 	}
@@ -155,7 +190,7 @@ func FuzzAutoMention(f *testing.F) {
 		require.Equal(t, got, AutoMention(got, self, sender), "a second time changes nothing")
 		mentions := Mentions(got)
 		require.False(t, HasName(mentions, self), "it does not address itself")
-		if isName(sender) && !strings.EqualFold(self, sender) && strings.TrimSpace(got) != "" {
+		if isName(sender) && !strings.EqualFold(self, sender) && strings.TrimFunc(got, blank) != "" {
 			require.NotEmpty(t, mentions, "somebody hears it")
 		}
 		if before := others(Mentions(content), self); len(before) > 0 && !mayHaveBlock(content) {

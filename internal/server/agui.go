@@ -27,12 +27,13 @@ type aguiHandlers struct{ *chatHandlers }
 
 // runInput is the RunAgentInput of AG-UI. Clients may add fields.
 type runInput struct {
-	ThreadID string        `json:"threadId" doc:"The thread, which is opened if it does not exist"`
-	RunID    string        `json:"runId" doc:"The run; the events repeat it"`
-	Version  string        `json:"protocolVersion,omitempty" doc:"The version of the protocol. Without it, the client is one before 1.0, and gets only what those know"`
-	Messages []runMessage  `json:"messages,omitempty" maxItems:"10000" doc:"The client's messages. The last one is posted if it is the user's; results of calls that wait for the client are taken. The client does not get again what is in them, but what is missing, and corrections"`
-	Resume   []resumeEntry `json:"resume,omitempty" maxItems:"1000" doc:"Answers to interrupts"`
-	Props    runProps      `json:"forwardedProps,omitempty" doc:"Options of the post"`
+	ThreadID string               `json:"threadId" doc:"The thread, which is opened if it does not exist"`
+	RunID    string               `json:"runId" doc:"The run; the events repeat it"`
+	Version  string               `json:"protocolVersion,omitempty" doc:"The version of the protocol. Without it, the client is one before 1.0, and gets only what those know"`
+	Messages []runMessage         `json:"messages,omitempty" maxItems:"10000" doc:"The client's messages. The last one is posted if it is the user's; results of calls that wait for the client are taken. The client does not get again what is in them, but what is missing, and corrections"`
+	Resume   []resumeEntry        `json:"resume,omitempty" maxItems:"1000" doc:"Answers to interrupts"`
+	Context  []event.ContextEntry `json:"context,omitempty" maxItems:"100" doc:"What the page knows, together at most 64 KiB. The agents see it in the turn of the message that the run posts"`
+	Props    runProps             `json:"forwardedProps,omitempty" doc:"Options of the post"`
 
 	raw []json.RawMessage // the messages, with what clients add to them
 }
@@ -238,7 +239,7 @@ func (h *aguiHandlers) run(ctx context.Context, in *runInput) (*huma.StreamRespo
 			}
 		}
 		if known == nil || len(in.Resume) == 0 {
-			return h.start(ctx, in, last)
+			return h.start(ctx, in, last, known)
 		}
 	}
 	thread, err := h.store.Thread(ctx, h.key(in.ThreadID))
@@ -385,8 +386,32 @@ func (in *runInput) answers() ([]callAnswer, error) {
 	return out, nil
 }
 
-// start posts a message of the user.
-func (h *aguiHandlers) start(ctx context.Context, in *runInput, m runMessage) (*huma.StreamResponse, error) {
+// maxRunContext is the maximum size of the context of a run, in bytes.
+const maxRunContext = 64 << 10
+
+// metadata returns the metadata of the message that a run posts. A run that is repeated has the context that its
+// message came with: the page may have changed, and the same message with another context would be another one.
+func (in *runInput) metadata(known *event.Record) (map[string]any, error) {
+	if known != nil {
+		var m event.Message
+		_ = json.Unmarshal(known.Payload, &m) // the thread refuses the id of another record
+		return m.Metadata, nil
+	}
+	size := 0
+	for _, e := range in.Context {
+		size += len(e.Description) + len(e.Value)
+	}
+	switch {
+	case size > maxRunContext:
+		return nil, refuse(http.StatusRequestEntityTooLarge, "context", fmt.Sprintf("is too large: %d bytes, at most %d", size, maxRunContext))
+	case len(in.Context) == 0:
+		return nil, nil
+	}
+	return map[string]any{event.MetadataContext: in.Context}, nil
+}
+
+// start posts a message of the user. known is its record, if the thread has it.
+func (h *aguiHandlers) start(ctx context.Context, in *runInput, m runMessage, known *event.Record) (*huma.StreamResponse, error) {
 	open, err := h.interrupt(ctx, in, m.ID)
 	if err != nil {
 		return nil, err
@@ -399,7 +424,11 @@ func (h *aguiHandlers) start(ctx context.Context, in *runInput, m runMessage) (*
 	if err != nil {
 		return nil, err
 	}
-	post, err := newPost(ctx, in.ThreadID, "messages.", NewMessage{ID: m.ID, Content: content, Sender: in.Props.Sender})
+	metadata, err := in.metadata(known)
+	if err != nil {
+		return nil, err
+	}
+	post, err := newPost(ctx, in.ThreadID, "messages.", NewMessage{ID: m.ID, Content: content, Sender: in.Props.Sender, metadata: metadata})
 	if err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"context"
+	"encoding/json"
 	"io"
 	"net/http"
 	"strings"
@@ -104,6 +105,41 @@ func TestChatReadsItsTurn(t *testing.T) {
 			assert.Empty(t, from)
 		})
 	}
+}
+
+// TestRunContext: the context of a run is posted with its message, and a repeated run has that of its message.
+func TestRunContext(t *testing.T) {
+	w := newWorld(t)
+	w.threads.known["t1"] = true
+	w.put("t1")
+	body := func(value string) string {
+		return `{"threadId":"t1","runId":"r","messages":[{"id":"m1","role":"user","content":"hello"}],"context":[{"description":"The cart","value":"` + value + `"}]}`
+	}
+	posted := func() string { return string(w.threads.posts[len(w.threads.posts)-1].Payload) }
+	got := w.opens("POST /v1/ag-ui", body("red shoes"))
+	defer got.Body.Close()
+	want := `"metadata":{"threadmill.context":[{"description":"The cart","value":"red shoes"}]}`
+	require.Contains(t, posted(), want)
+
+	var m event.Message
+	require.NoError(t, json.Unmarshal([]byte(posted()), &m))
+	m.ID, m.Role = "m1", event.RoleUser
+	first := record(event.TypeMessage, m)
+	first.ID = "m1"
+	w.put("t1", first.In("m1"), replied("m2", "welcome").In("m1"), record(event.TypeTurnEnded, event.TurnEnded{EventID: "m1", Status: "completed"}).In("m1"))
+	again := w.opens("POST /v1/ag-ui", body("blue shoes"))
+	defer again.Body.Close()
+	require.Contains(t, posted(), want)
+
+	large := strings.Replace(body(strings.Repeat("x", 64<<10)), "m1", "m3", 1)
+	refused, err := http.Post(w.url+"/v1/ag-ui", "application/json", strings.NewReader(large))
+	require.NoError(t, err)
+	defer refused.Body.Close()
+	text, err := io.ReadAll(refused.Body)
+	require.NoError(t, err)
+	require.Equal(t, http.StatusRequestEntityTooLarge, refused.StatusCode)
+	require.Contains(t, string(text), "context")
+	require.Contains(t, string(text), "is too large: 65544 bytes, at most 65536")
 }
 
 // opens sends a request whose response is a stream.

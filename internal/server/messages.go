@@ -135,7 +135,7 @@ func newPost(ctx context.Context, threadID, at string, m NewMessage) (signals.Po
 		return signals.Post{}, err
 	}
 	post := signals.NewPost(m.ID, event.NewMessage{
-		ThreadID: threadID, SenderID: sender, SenderType: event.CreatedByUser, Content: m.Content,
+		ThreadID: threadID, SenderID: sender, SenderType: event.CreatedByUser, Content: m.Content, Metadata: m.metadata,
 	})
 	if len(post.Payload) > signals.MaxPayload {
 		return post, tooLarge(at+"content", len(post.Payload))

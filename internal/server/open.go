@@ -33,6 +33,8 @@ type NewMessage struct {
 	Content string `json:"content" minLength:"1" doc:"The text"`
 	ID      string `json:"id,omitempty" maxLength:"128" doc:"Idempotency key: duplicates are ignored. Default: a new ULID"`
 	Sender  string `json:"sender,omitempty" doc:"The sender. Default: user"`
+
+	metadata map[string]any
 }
 
 func (m *firstMessage) UnmarshalJSON(data []byte) error {

@@ -108,7 +108,13 @@ func TestHostileLists(t *testing.T) {
 	t.Run("other lines on stdout", func(t *testing.T) {
 		m, _ := hostile(t, "chatty")
 		s := ready(t, m, "raw")
-		require.Equal(t, "Server is starting …", s.Log)
+		require.Equal(t, "Server is starting …\n"+`{"level":"info","msg":"started"}`+"\n"+`{"jsonrpc":2,"id":1}`+"\n"+`{"jsonrpc":"2.0","id":{},"result":{}}`+"\n"+`{"jsonrpc":"2.0","msg":"started"}`+"\n[]\n"+`[{"level":"info"}]`, s.Log)
+		require.Zero(t, s.Restarts)
+		require.Equal(t, "done", tooltest.Run(t, find(t, m, "raw__do"), `{}`).Result.Output)
+	})
+	t.Run("a byte order mark on stdout", func(t *testing.T) {
+		m, _ := hostile(t, "byte-order-mark")
+		require.Zero(t, ready(t, m, "raw").Restarts)
 	})
 }
 

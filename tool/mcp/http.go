@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"net"
@@ -91,13 +92,16 @@ func (r *remote) RoundTrip(req *http.Request) (*http.Response, error) {
 		}
 	}
 	b := &body{ReadCloser: res.Body, meter: newMeter(messageRate, messageBurst, byteRate, byteBurst), left: -1}
+	res.Body = b
 	switch {
 	case res.StatusCode >= http.StatusMultipleChoices:
 		b.left = maxErrorBody
-	case !strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"):
+	case strings.HasPrefix(res.Header.Get("Content-Type"), "text/event-stream"):
+		res.Body = &exactBody{ReadCloser: b, lines: bufio.NewReader(b)}
+	default:
 		b.left = maxMessage
+		res.Body, res.ContentLength = &exactBody{ReadCloser: b}, -1
 	}
-	res.Body = b
 	return res, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -86,28 +87,63 @@ func (m *messages) Read(p []byte) (int, error) {
 
 // line returns the next message, or nothing for a line that is none.
 func (m *messages) line() ([]byte, error) {
-	var line []byte
-	for {
-		part, err := m.in.ReadSlice('\n')
-		if len(line)+len(part) > maxMessage {
-			m.cause.Store(&errTooLarge)
-			return nil, errTooLarge
-		}
-		m.meter.take(len(part), 0)
-		line = append(line, part...)
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		m.meter.take(0, 1)
-		text := bytes.TrimSpace(line)
-		if len(text) > 0 && (text[0] == '{' || text[0] == '[') && json.Valid(text) {
-			return append(text, '\n'), err
-		}
-		if len(text) > 0 {
-			m.other(text)
-		}
+	line, err := readLine(m.in, func(n int) { m.meter.take(n, 0) })
+	if errors.Is(err, errTooLarge) {
+		m.cause.Store(&errTooLarge)
 		return nil, err
 	}
+	m.meter.take(0, 1)
+	text := bytes.TrimSpace(bytes.TrimPrefix(line, byteOrderMark))
+	if isMessage(text) {
+		return append(exact(text), '\n'), err
+	}
+	if len(text) > 0 {
+		m.other(text)
+	}
+	return nil, err
+}
+
+// byteOrderMark is what some programs write before their first line.
+var byteOrderMark = []byte("\uFEFF")
+
+// readLine reads a line of at most maxMessage bytes, with its end. took gets the size of each part of it.
+func readLine(in *bufio.Reader, took func(bytes int)) ([]byte, error) {
+	var line []byte
+	for {
+		part, err := in.ReadSlice('\n')
+		if len(line)+len(part) > maxMessage {
+			return nil, errTooLarge
+		}
+		took(len(part))
+		line = append(line, part...)
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return line, err
+		}
+	}
+}
+
+// isMessage reports whether a line is a JSON-RPC message, or a batch of them. Programs also log in JSON,
+// which the SDK would take for the end of the connection.
+func isMessage(line []byte) bool {
+	if !bytes.HasPrefix(line, []byte("[")) {
+		return versioned(line)
+	}
+	var batch []json.RawMessage
+	return json.Unmarshal(line, &batch) == nil && len(batch) > 0 &&
+		!slices.ContainsFunc(batch, func(one json.RawMessage) bool { return !versioned(one) })
+}
+
+func versioned(message []byte) bool {
+	var envelope struct {
+		Version json.RawMessage `json:"jsonrpc"`
+		ID      json.RawMessage `json:"id"`
+		Method  json.RawMessage `json:"method"`
+		Result  json.RawMessage `json:"result"`
+		Error   json.RawMessage `json:"error"`
+	}
+	return json.Unmarshal(message, &envelope) == nil && string(envelope.Version) == `"2.0"` &&
+		!bytes.ContainsAny(envelope.ID[:min(1, len(envelope.ID))], "{[tf") &&
+		len(envelope.Method)+len(envelope.Result)+len(envelope.Error) > 0
 }
 
 // broken returns the error because of which nothing more is read, unless the program ended.

@@ -132,9 +132,19 @@ func rawServer(name string) *raw {
 	case "old":
 		r.deaf = true
 	case "chatty":
-		r.line("Server is starting …")
+		r.line("\ufeffServer is starting …")
+		r.line(`{"level":"info","msg":"started"}`)
+		r.line(`{"jsonrpc":2,"id":1}`)
+		r.line(`{"jsonrpc":"2.0","id":{},"result":{}}`)
+		r.line(`{"jsonrpc":"2.0","msg":"started"}`)
+		r.line(`[]`)
+		r.line(`[{"level":"info"}]`)
+	case "byte-order-mark":
+		_, _ = r.out.WriteString("\ufeff")
+	case "structured":
+		r.call = func(r *raw, c rawCall) { r.result(c.id, resultIn(c.args)) }
 	case "broken-envelope":
-		r.call = func(r *raw, _ rawCall) { r.line(`{"id":{},"foo":1}`) }
+		r.call = func(r *raw, _ rawCall) { r.line(`{"jsonrpc":"2.0","id":1,"method":7}`) }
 	case "not-a-result":
 		r.call = func(r *raw, c rawCall) { r.result(c.id, `{"content":[{"type":"hologram"}]}`) }
 	case "large":
@@ -236,6 +246,17 @@ func rawServer(name string) *raw {
 		}
 	}
 	return r
+}
+
+// resultIn returns the result that the arguments of a call have as a text.
+func resultIn(arguments json.RawMessage) string {
+	var in struct {
+		Result string `json:"result"`
+	}
+	if err := json.Unmarshal(arguments, &in); err != nil {
+		panic(err)
+	}
+	return in.Result
 }
 
 // askTwice asks two questions, and writes down how often it began.

@@ -1,8 +1,11 @@
 package mcp
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
@@ -20,7 +23,6 @@ const maxParts = 1000
 type rendering struct {
 	limit int // of the text, and of the data in the details
 	text  []string
-	plain bool // whether a part is text
 
 	data  int // bytes of data in the details
 	parts []map[string]any
@@ -37,14 +39,15 @@ func (r *toolCall) result(res *sdk.CallToolResult) tool.Result {
 		out.content(part)
 	}
 	details := map[string]any{}
-	if res.StructuredContent != nil {
-		if raw, err := strictjson.Encode(res.StructuredContent); err == nil {
-			if !out.plain {
-				out.say(string(raw))
-			}
-			if len(raw) <= r.server.MaxResult {
-				details["structuredContent"] = res.StructuredContent
-			}
+	if value, raw, ok := structured(res.StructuredContent); ok {
+		// Beside other text, the redaction of the whole would not see that this is JSON.
+		raw = r.connection.cfg.Redact.JSON(raw)
+		if !says(res.Content, value) {
+			out.say(string(raw))
+		}
+		// Later readers of the details want numbers that a float64 can hold.
+		if len(raw) <= r.server.MaxResult && json.Unmarshal(raw, new(any)) == nil {
+			details["structuredContent"] = json.RawMessage(raw)
 		}
 	}
 	if len(out.parts) > 0 {
@@ -64,6 +67,45 @@ func (r *toolCall) result(res *sdk.CallToolResult) tool.Result {
 	return result
 }
 
+// says reports whether the texts of a result have its structured content already: as JSON, or as many servers
+// write results that are no object, which have the only field "result": as text, or each item of a list in a part.
+func says(parts []sdk.Content, value any) bool {
+	if saysPlainly(parts, value) {
+		return true
+	}
+	object, _ := value.(map[string]any)
+	inner := object["result"]
+	if len(object) != 1 || inner == nil {
+		return false
+	}
+	list, _ := inner.([]any)
+	if len(list) == 0 || len(list) != len(parts) {
+		return saysPlainly(parts, inner)
+	}
+	for i, item := range list {
+		if !saysPlainly(parts[i:i+1], item) {
+			return saysPlainly(parts, inner)
+		}
+	}
+	return true
+}
+
+func saysPlainly(parts []sdk.Content, value any) bool {
+	want, err := strictjson.Encode(value)
+	return err == nil && slices.ContainsFunc(parts, func(part sdk.Content) bool {
+		text, is := part.(*sdk.TextContent)
+		if !is || text.Text == value {
+			return is
+		}
+		said, err := strictjson.Parse(text.Text)
+		if err != nil {
+			return false
+		}
+		have, err := strictjson.Encode(said)
+		return err == nil && bytes.Equal(have, want)
+	})
+}
+
 // String returns the text, cut to the limit.
 func (o *rendering) String() string { return excerpt.Text(strings.Join(o.text, "\n"), o.limit) }
 
@@ -73,7 +115,6 @@ func (o *rendering) say(text string) { o.text = append(o.text, term.Escape(text)
 func (o *rendering) content(part sdk.Content) {
 	switch c := part.(type) {
 	case *sdk.TextContent:
-		o.plain = true
 		o.say(c.Text)
 	case *sdk.ImageContent:
 		o.binary("image", "", c.MIMEType, c.Data)
@@ -96,7 +137,6 @@ func (o *rendering) resource(c *sdk.ResourceContents) {
 	case len(c.Blob) > 0:
 		o.binary("data", c.URI, c.MIMEType, c.Blob)
 	default:
-		o.plain = true
 		o.say(fmt.Sprintf("[resource %s%s]\n%s", line(c.URI, maxURI), typed(c.MIMEType), c.Text))
 	}
 }

@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -12,6 +13,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/tool/mcp"
 	"github.com/threadmill/threadmill/tool/tooltest"
 )
@@ -67,7 +69,7 @@ func TestResults(t *testing.T) {
 		"image":      "[image (image/png), 3 bytes; shown to people only]\n[audio (audio/wav), 3.0 KiB; shown to people only]",
 		"link":       "[link to a resource: a file:///a (text/plain), 2.0 KiB] The file.",
 		"embedded":   "[resource file:///a]\ninside\n[data file:///b, 4 bytes; shown to people only]",
-		"structured": `{"n":1}`, "both": "one", "failed": "no disk", "empty": "The tool returned nothing.",
+		"structured": `{"n":1}`, "both": "one\n{\"n\":1}", "failed": "no disk", "empty": "The tool returned nothing.",
 	} {
 		out := tooltest.Run(t, find(t, m, "rich__"+name), `{}`)
 		require.NoError(t, out.Err)
@@ -90,6 +92,91 @@ func TestResults(t *testing.T) {
 	wrong := tooltest.Run(t, find(t, m, "rich__text"), `[]`)
 	require.NoError(t, wrong.Err)
 	require.Contains(t, wrong.Result.Output, "Tool parameter validation failed for rich__text")
+}
+
+// structuredResults are results with structured content, and what the model sees.
+var structuredResults = map[string]struct{ result, want string }{
+	"only":          {`{"content":[],"structuredContent":{"id":1915883588174806058,"small":1.50}}`, `{"id":1915883588174806058,"small":1.50}`},
+	"a summary":     {`{"content":[{"type":"text","text":"2 items."}],"structuredContent":{"items":["<a>","b"]}}`, "2 items.\n" + `{"items":["<a>","b"]}`},
+	"the same":      {`{"content":[{"type":"text","text":"{\"b\": [1915883588174806058], \"a\": \"\\u00e9\"}"}],"structuredContent":{"a":"é","b":[1915883588174806058]}}`, `{"b": [1915883588174806058], "a": "\u00e9"}`},
+	"other digits":  {`{"content":[{"type":"text","text":"{\"id\":1915883588174806000}"}],"structuredContent":{"id":1915883588174806058}}`, `{"id":1915883588174806000}` + "\n" + `{"id":1915883588174806058}`},
+	"wrapped":       {`{"content":[{"type":"text","text":"it rains"}],"structuredContent":{"result":"it rains"}}`, "it rains"},
+	"wrapped list":  {`{"content":[{"type":"text","text":"a"},{"type":"text","text":"{\"n\": 2}"}],"structuredContent":{"result":["a",{"n":2}]}}`, "a\n" + `{"n": 2}`},
+	"wrapped other": {`{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"structuredContent":{"result":["a","c"]}}`, "a\nb\n" + `{"result":["a","c"]}`},
+	"a text":        {`{"content":[],"structuredContent":"7"}`, `"7"`},
+	"nothing":       {`{"content":[{"type":"text","text":"ok"}],"structuredContent":null}`, "ok"},
+	"hidden":        {`{"content":[],"structuredContent":{"a":"x\u202e"}}`, `{"a":"x\u202e"}`},
+	"a secret":      {`{"content":[{"type":"text","text":"ok"}],"structuredContent":{"pem":"the key:\nsk-very-\u0073ecret"}}`, "ok\n" + `{"pem":"[it]"}`},
+	"a huge number": {`{"content":[],"structuredContent":{"n":1e999}}`, `{"n":1e999}`},
+}
+
+// TestStructured: the model sees structured content exactly, and once.
+func TestStructured(t *testing.T) {
+	stream := false
+	remote := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var msg struct {
+			ID     json.RawMessage `json:"id"`
+			Method string          `json:"method"`
+			Params struct {
+				Arguments json.RawMessage `json:"arguments"`
+			} `json:"params"`
+		}
+		_ = json.NewDecoder(r.Body).Decode(&msg)
+		var result string
+		switch {
+		case r.Method != http.MethodPost:
+			w.WriteHeader(http.StatusMethodNotAllowed)
+			return
+		case len(msg.ID) == 0:
+			w.WriteHeader(http.StatusAccepted)
+			return
+		case msg.Method == "initialize":
+			result = `{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}`
+		case msg.Method == "tools/list":
+			result = `{"tools":` + oneTool + `}`
+		case msg.Method == "tools/call":
+			result = resultIn(msg.Params.Arguments)
+		default:
+			w.WriteHeader(http.StatusBadRequest)
+			return
+		}
+		before, after := "\ufeff", "\n"
+		w.Header().Set("Content-Type", "application/json")
+		if stream {
+			before, after = ": hi\r\nevent: message\ndata:", "\n\n"
+			w.Header().Set("Content-Type", "text/event-stream")
+		}
+		_, _ = io.WriteString(w, before+`{"jsonrpc":"2.0","id":`+string(msg.ID)+`,"result":`+result+`}`+after)
+	}))
+	t.Cleanup(remote.Close)
+	redactor, err := redact.New(redact.Config{Func: func(text string) string {
+		if strings.Contains(text, "key:\nsk-very-secret") {
+			return "[it]"
+		}
+		return text
+	}})
+	require.NoError(t, err)
+	stdio := program("raw", "structured")
+	m := run(t, mcp.Config{Redact: redactor, Servers: []mcp.Server{stdio, {Name: "remote", URL: remote.URL}}})
+	for name, tc := range structuredResults {
+		arguments, err := json.Marshal(map[string]string{"result": tc.result})
+		require.NoError(t, err)
+		for _, server := range []string{"raw", "remote", "remote"} {
+			ready(t, m, server)
+			stream = server == "remote" && !stream
+			out := tooltest.Run(t, find(t, m, server+"__do"), string(arguments))
+			require.NoError(t, out.Err, "%s of %s", name, server)
+			require.Equal(t, tc.want, out.Result.Output, "%s of %s, stream: %t", name, server, stream)
+			details, err := json.Marshal(out.Result.Details)
+			require.NoError(t, err)
+			require.NoError(t, json.Unmarshal(details, new(any)), "later readers can read them")
+			if name == "only" {
+				require.JSONEq(t, `{"structuredContent":{"id":1915883588174806058,"small":1.50}}`, string(details))
+				require.Contains(t, string(details), "1915883588174806058")
+			}
+		}
+		stream = false
+	}
 }
 
 func TestResources(t *testing.T) {

@@ -114,7 +114,7 @@ export class Composer extends HTMLElement {
     this.#size();
     this.#enable();
     const before = this.text?.value.slice(0, this.text.selectionStart) ?? "";
-    const mention = /(?:^|\s)@([\w-]*)$/.exec(before);
+    const mention = /(?:^|[\s\p{Cf}])[@＠]([\w-]*)$/u.exec(before);
     this.#complete(mention ? this.#agents.filter((a) => a.toLowerCase().startsWith(mention[1].toLowerCase())).slice(0, 8) : []);
   }
 
@@ -162,7 +162,7 @@ export class Composer extends HTMLElement {
   /** @param {string} name */
   #mention(name) {
     const text = /** @type {HTMLTextAreaElement} */ (this.text);
-    const before = text.value.slice(0, text.selectionStart).replace(/@[\w-]*$/, `@${name} `);
+    const before = text.value.slice(0, text.selectionStart).replace(/[@＠][\w-]*$/, `@${name} `);
     text.value = before + text.value.slice(text.selectionStart);
     text.selectionStart = text.selectionEnd = before.length;
     this.#complete([]);
