@@ -33,13 +33,11 @@ type Metadata map[string]any
 
 // UnmarshalJSON implements [json.Unmarshaler].
 func (m *Metadata) UnmarshalJSON(data []byte) error {
-	var out map[string]any
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.UseNumber()
-	if err := d.Decode(&out); err != nil {
+	if d.Decode((*map[string]any)(m)) != nil {
 		return FieldErrorf("metadata", "is not a JSON object")
 	}
-	*m = out
 	return nil
 }
 
