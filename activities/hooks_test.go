@@ -258,7 +258,7 @@ func TestWhatHooksSee(t *testing.T) {
 	watch.Filter.Types = []string{"*", event.TypeLLMCall}
 	w, in := hooked(t, []hook.Hook{watch})
 	calls := event.ToolCallEvent{ThreadID: "t1", AgentName: "assistant", ToolCalls: []event.ToolCall{call("c1", "add", `{ "a":1 }`)}}
-	held := event.Message{ID: "m1", ThreadID: "t1", SenderID: "assistant", SenderType: event.CreatedByAgent, AgentID: "assistant", Content: "hm", ToolCalls: calls.ToolCalls, Held: true, Metadata: map[string]any{"a": 1.0}}
+	held := event.Message{ID: "m1", ThreadID: "t1", SenderID: "assistant", SenderType: event.CreatedByAgent, AgentID: "assistant", Content: "hm", ToolCalls: calls.ToolCalls, Held: true, Metadata: event.Metadata{"a": json.Number("1")}}
 	in.Flush.Records = append(in.Flush.Records, message(held),
 		event.NewRecord("m1.calls", event.TypeToolCall, "", "", time.Now(), calls),
 		event.NewRecord("f1", "file.changed", "", "", time.Now(), map[string]string{"path": "a"}))
@@ -270,7 +270,7 @@ func TestWhatHooksSee(t *testing.T) {
 		want event.Event
 	}{
 		{"e1", nil, event.MessageEvent{CreatedBy: event.CreatedByUser, ThreadID: "t1", Message: event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Content: "hello"}}},
-		{"m1", nil, event.MessageEvent{CreatedBy: event.CreatedByAgent, ThreadID: "t1", Message: event.NewMessage{ThreadID: "t1", SenderID: "assistant", SenderType: event.CreatedByAgent, Content: "hm", ToolCalls: calls.ToolCalls, Metadata: map[string]any{"a": 1.0}}}},
+		{"m1", nil, event.MessageEvent{CreatedBy: event.CreatedByAgent, ThreadID: "t1", Message: event.NewMessage{ThreadID: "t1", SenderID: "assistant", SenderType: event.CreatedByAgent, Content: "hm", ToolCalls: calls.ToolCalls, Metadata: event.Metadata{"a": json.Number("1")}}}},
 		{"m1.calls", nil, calls},
 		{"f1", nil, event.CustomEvent{Type: "file.changed", ThreadID: "t1", Payload: json.RawMessage(`{"path":"a"}`)}},
 		{"e1.0.2.llm", llm, llm},

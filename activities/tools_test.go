@@ -227,7 +227,7 @@ func TestToolProgress(t *testing.T) {
 	}
 	require.Equal(t, []string{`"half"`, `{"percent":100}`}, shown, "S1-18")
 	require.EqualValues(t, 2, entries[len(entries)-1].Stored)
-	require.Equal(t, map[string]any{"exitCode": 0.0}, stored[event.Message](w, "c1.result").Metadata)
+	require.Equal(t, event.Metadata{"exitCode": json.Number("0")}, stored[event.Message](w, "c1.result").Metadata)
 }
 
 func TestDetailsWithoutJSONForm(t *testing.T) {

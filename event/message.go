@@ -1,6 +1,8 @@
 package event
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -26,6 +28,19 @@ func (c CreatedBy) Valid() bool {
 	return false
 }
 
+// Metadata is a JSON object of an application. Decoded numbers are a [json.Number], which keeps all of their digits.
+type Metadata map[string]any
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (m *Metadata) UnmarshalJSON(data []byte) error {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.UseNumber()
+	if d.Decode((*map[string]any)(m)) != nil {
+		return FieldErrorf("metadata", "is not a JSON object")
+	}
+	return nil
+}
+
 // NewMessage is a message that has not been stored yet.
 type NewMessage struct {
 	ThreadID   string     `json:"threadId"`
@@ -35,7 +50,7 @@ type NewMessage struct {
 	ToolCalls  []ToolCall `json:"toolCalls,omitempty"`
 
 	// Metadata is stored with the message and never shown to a model, except for [MetadataContext].
-	Metadata map[string]any `json:"metadata,omitempty"`
+	Metadata Metadata `json:"metadata,omitempty"`
 }
 
 // ErrInvalid matches every validation error of this package.
@@ -136,7 +151,7 @@ type Message struct {
 	// PostedAt is when a posted message arrived, if it then waited in the queue for a second or more.
 	PostedAt time.Time `json:"postedAt,omitzero" doc:"When the message was posted, if it then waited in the queue for a second or more before its turn"`
 
-	Metadata map[string]any `json:"metadata,omitempty" doc:"Any JSON object that came with the message. Models see only its threadmill.context, in the turn of the message"`
+	Metadata Metadata `json:"metadata,omitempty" doc:"Any JSON object that came with the message. Models see only its threadmill.context, in the turn of the message"`
 
 	// CreatedAt is when the message was stored. It is set only in events for viewers; elsewhere,
 	// see

@@ -25,7 +25,7 @@ type Response struct {
 	EnqueueAfter EnqueueAfter `json:"enqueueAfter,omitempty"`
 
 	// Metadata is stored with the message and never shown to a model.
-	Metadata map[string]any `json:"metadata,omitempty"`
+	Metadata event.Metadata `json:"metadata,omitempty"`
 }
 
 // EnqueueAfter says when a response is queued.

@@ -52,7 +52,7 @@ func TestContract(t *testing.T) {
 		`{}`:             {},
 		`{"event":null}`: {Event: json.RawMessage("null")},
 		`{"responses":[{"content":"no","senderId":"guard","senderType":"system","enqueueAfter":"immediately","metadata":{"a":1}}]}`: {
-			Responses: []hook.Response{{Content: "no", SenderID: "guard", SenderType: event.CreatedBySystem, EnqueueAfter: hook.EnqueueImmediately, Metadata: map[string]any{"a": 1.0}}},
+			Responses: []hook.Response{{Content: "no", SenderID: "guard", SenderType: event.CreatedBySystem, EnqueueAfter: hook.EnqueueImmediately, Metadata: event.Metadata{"a": json.Number("1")}}},
 		},
 	} {
 		var got hook.Verdict

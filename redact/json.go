@@ -33,7 +33,7 @@ func (r *Redactor) document(document json.RawMessage, within int, keep ...string
 	return append(w.out, document[w.copied:]...)
 }
 
-// Value redacts any value that has a JSON form.
+// Value redacts any value that has a JSON form. Of what it changes, the numbers become a [json.Number].
 func (r *Redactor) Value(v any) any {
 	if r == nil || v == nil {
 		return v
@@ -47,7 +47,9 @@ func (r *Redactor) Value(v any) any {
 		return v
 	}
 	var out any
-	if json.Unmarshal(after, &out) != nil {
+	d := json.NewDecoder(bytes.NewReader(after))
+	d.UseNumber()
+	if d.Decode(&out) != nil {
 		return nil // not kept rather than kept as it is
 	}
 	return out

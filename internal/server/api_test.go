@@ -3,6 +3,7 @@ package server_test
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -48,6 +49,15 @@ func TestOpenThread(t *testing.T) {
 		assert.Equal(t, http.StatusOK, found.status)
 		delete(got.body, "eventId")
 		assert.Equal(t, got.body, found.body, "found at once")
+	})
+	t.Run("with large integers in its metadata", func(t *testing.T) {
+		const metadata = `"metadata":{"list":[9007199254740993],"order":2512292042121000001}`
+		given := json.RawMessage(`{"order":2512292042121000001,"list":[9007199254740993]}`)
+		got := w.call("POST", "/v1/threads", object{"id": "numbers", "metadata": given}).ok(t, http.StatusCreated)
+		assert.Contains(t, got.text, metadata)
+		assert.Contains(t, `"metadata":`+string(w.threads.opens[len(w.threads.opens)-1].Metadata), metadata)
+		assert.Contains(t, w.call("GET", "/v1/threads/numbers", nil).text, metadata)
+		assert.Contains(t, w.call("GET", "/v1/threads", nil).text, metadata)
 	})
 	t.Run("with a title", func(t *testing.T) {
 		got := w.call("POST", "/v1/threads", object{"id": "titled", "title": "The harbour"}).ok(t, http.StatusCreated)

@@ -21,7 +21,7 @@ type openBody struct {
 	Agents    []string       `json:"agents,omitempty" maxItems:"100" doc:"The agents of the thread, if several. Cannot be combined with agent"`
 	Title     string         `json:"title,omitempty" maxLength:"400" doc:"The title. Default: one is generated, if the server generates titles"`
 	TurnLimit int            `json:"turnLimit,omitempty" minimum:"1" maximum:"1000" doc:"How many model calls an agent may make until the next user message or environment event. Default: 5"`
-	Metadata  map[string]any `json:"metadata,omitempty" doc:"Kept with the thread and never shown to a model"`
+	Metadata  event.Metadata `json:"metadata,omitempty" doc:"Kept with the thread and never shown to a model"`
 	Message   *firstMessage  `json:"message,omitempty" doc:"The message that the thread begins with"`
 }
 

@@ -44,7 +44,7 @@ type ScheduledMessage struct {
 	Content    string         `json:"content" minLength:"1" doc:"The text"`
 	Sender     string         `json:"sender,omitempty" doc:"The sender. Default: schedule"`
 	SenderType string         `json:"senderType,omitempty" enum:"user,agent,tool,system" doc:"Default: user. The others need the role send-as"`
-	Metadata   map[string]any `json:"metadata,omitempty" doc:"Kept with the message and never shown to a model; the run adds schedule_id and scheduled_at"`
+	Metadata   event.Metadata `json:"metadata,omitempty" doc:"Kept with the message and never shown to a model; the run adds schedule_id and scheduled_at"`
 }
 
 // schedule converts the body. The error is an [*event.FieldError].

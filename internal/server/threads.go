@@ -28,7 +28,7 @@ type ThreadPath struct {
 type Thread struct {
 	store.Thread
 	Preview   string         `json:"preview,omitempty" maxLength:"200" doc:"The beginning of the first message of a person or an agent, on one line, as hooks and erasures left it. Left out in the response to opening a thread, which has not stored its message yet, and without such a message among the first 100 records"`
-	Metadata  map[string]any `json:"metadata,omitempty" doc:"Any JSON object that came with the thread"`
+	Metadata  event.Metadata `json:"metadata,omitempty" doc:"Any JSON object that came with the thread"`
 	TurnLimit int            `json:"turnLimit,omitempty" doc:"How many model calls an agent may make until the next user message or environment event. With state=true, or after a change"`
 	LLMCalls  map[string]int `json:"llmCalls,omitempty" doc:"The model calls of each agent since then. As turnLimit"`
 
@@ -58,8 +58,8 @@ func stateView(st signals.State) Thread {
 	return out
 }
 
-func metadataView(raw json.RawMessage) map[string]any {
-	var out map[string]any
+func metadataView(raw json.RawMessage) event.Metadata {
+	var out event.Metadata
 	if json.Unmarshal(raw, &out) != nil {
 		return nil
 	}

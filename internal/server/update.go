@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net/http"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -12,7 +13,7 @@ type updateInput struct {
 	ThreadPath
 	Body struct {
 		signals.ThreadChange
-		Metadata map[string]any `json:"metadata,omitempty" doc:"Replaces the thread's own"`
+		Metadata event.Metadata `json:"metadata,omitempty" doc:"Replaces the thread's own"`
 	}
 }
 

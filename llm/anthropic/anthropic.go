@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -105,11 +106,12 @@ func New(config Config) (*Provider, error) {
 }
 
 func body(x *driver.Exchange, media string, resp *http.Response) error {
-	framing := driver.Events
 	if media == "application/vnd.amazon.eventstream" {
-		framing = driver.Frames
+		resp.Body = x.Watch(resp.Body, driver.Frames)
+		return nil
 	}
-	resp.Body = x.Watch(resp.Body, framing)
+	watched := x.Watch(resp.Body, driver.Events)
+	resp.Body = &events{body: watched, lines: bufio.NewReader(watched)}
 	return nil
 }
 
@@ -120,7 +122,7 @@ func (p *Provider) Generate(ctx context.Context, req llm.Request, onDelta func(l
 
 func (p *Provider) send(ctx context.Context, c *driver.Call) error {
 	origin := p.endpoint.Origin("anthropic", c.Request.Model)
-	r := &reply{Reply: c.Reply, origin: origin}
+	r := &reply{Reply: c.Reply, origin: origin, continues: continues(c.Request.Messages)}
 	s := p.client.Messages.NewStreaming(ctx, p.params(c.Request, c.Names, origin))
 	defer func() { _ = s.Close() }() // the reply is complete, or has failed already
 	err := driver.Receive(ctx, func() (event sdk.MessageStreamEventUnion, err error) {
@@ -144,10 +146,21 @@ func (p *Provider) send(ctx context.Context, c *driver.Call) error {
 
 // said returns what Anthropic says in an error, or nil.
 func said(_ *driver.Exchange, err error) *driver.Said {
-	var api *sdk.Error
-	if !errors.As(err, &api) {
-		return nil
+	var (
+		api *sdk.Error
+		own *driver.Said
+	)
+	switch {
+	case errors.As(err, &own):
+		return own
+	case errors.As(err, &api):
+		return readError(api.RawJSON())
 	}
+	return nil
+}
+
+// readError reads an error, which is the body of a response or an event.
+func readError(raw string) *driver.Said {
 	var in struct {
 		Error struct {
 			Type    string `json:"type"`
@@ -156,8 +169,8 @@ func said(_ *driver.Exchange, err error) *driver.Said {
 		} `json:"error"`
 		Message string `json:"message"` // of Amazon's errors
 	}
-	if json.Unmarshal([]byte(api.RawJSON()), &in) != nil || in.Error.Message == "" && in.Message == "" {
-		return &driver.Said{Message: api.RawJSON()}
+	if json.Unmarshal([]byte(raw), &in) != nil || in.Error.Message == "" && in.Message == "" {
+		return &driver.Said{Message: raw}
 	}
 	kind := cmp.Or(in.Error.Type, in.Error.Status)
 	return &driver.Said{Status: statuses[kind], Kind: kind, Message: cmp.Or(in.Error.Message, in.Message)}

@@ -118,6 +118,101 @@ func TestErrorsInTheStream(t *testing.T) {
 	}
 }
 
+// gateway returns a driver whose server always sends the same body.
+func gateway(t *testing.T, media, body string) *anthropic.Provider {
+	t.Helper()
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", media)
+		_, _ = io.WriteString(w, body)
+	}))
+	t.Cleanup(s.Close)
+	p, err := anthropic.New(anthropic.Config{BaseURL: s.URL, APIKey: "sk-not-a-real-key"})
+	require.NoError(t, err)
+	return p
+}
+
+// TestGateways: gateways leave out what the data of the events says too, and end streams as OpenAI does.
+func TestGateways(t *testing.T) {
+	const (
+		zero  = `{"type":"message_start","message":{"model":"glm","content":[],"usage":{"input_tokens":0,"output_tokens":0}}}`
+		blank = `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta"}}`
+		end   = `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"input_tokens":14,"output_tokens":7,"cache_read_input_tokens":5}}`
+	)
+	events := []string{zero, `{"type":"ping"}`, text, blank, hi, end, stop}
+	whole := "data: " + strings.Join(events, "\n\ndata: ")
+	for name, tt := range map[string]struct{ media, body string }{
+		"no names":               {"text/event-stream", whole + "\n\n"},
+		"no last line":           {"text/event-stream", whole},
+		"Windows":                {"text/event-stream", strings.ReplaceAll(whole+"\n\n", "\n", "\r\n")},
+		"comments and [DONE]":    {"text/event-stream", ": hello\n\n" + whole + "\n\ndata: [DONE]\n\n"},
+		"one name for all":       {"text/event-stream", "event: message\n" + strings.ReplaceAll(whole, "\n\n", "\n\nevent: message\n") + "\n\n"},
+		"no space":               {"text/event-stream", strings.ReplaceAll(whole, "data: ", "data:") + "\n\n"},
+		"labelled JSON":          {"application/json", whole + "\n\n"},
+		"data in several pieces": {"text/event-stream", strings.ReplaceAll(whole, `,"`, ",\ndata: \"") + "\n\n"},
+	} {
+		resp, err := gateway(t, tt.media, tt.body).Generate(t.Context(), request(), nil)
+		require.NoError(t, err, name)
+		require.Equal(t, "hi", resp.Content, name)
+		require.Equal(t, event.Usage{InputTokens: 19, CachedTokens: 5, OutputTokens: 7}, resp.Usage, name)
+	}
+}
+
+// TestErrorsOfGateways: an error is none the less for its status, its name or its form.
+func TestErrorsOfGateways(t *testing.T) {
+	begun := "data: " + start + "\n\ndata: " + text + "\n\ndata: " + hi + "\n\n"
+	end := "data: " + ended("end_turn") + "\n\ndata: " + stop + "\n\n"
+	for name, tt := range map[string]struct {
+		media, body, message string
+		status               int
+		retryable            bool
+	}{
+		"without a name":  {"text/event-stream", begun + `data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}` + "\n\n" + end, "Overloaded", 529, true},
+		"another name":    {"text/event-stream", begun + `event: message` + "\n" + `data: {"type":"error","error":{"type":"api_error","message":"Oh"}}` + "\n\n" + end, "Oh", 500, true},
+		"without a type":  {"text/event-stream", begun + `data: {"error":{"message":"upstream failed"}}` + "\n\n" + end, "upstream failed", 0, true},
+		"as text":         {"text/event-stream", begun + `data: {"error":"upstream failed"}` + "\n\n" + end, `{"error":"upstream failed"}`, 0, true},
+		"a body":          {"application/json", "{\n  \"type\": \"error\",\n\n  \"error\": {\"type\": \"authentication_error\", \"message\": \"invalid key\"}\n}\n", "invalid key", 401, false},
+		"another body":    {"application/json", `{"code":500,"msg":"404 NOT_FOUND","success":false}`, `{"code":500,"msg":"404 NOT_FOUND","success":false}`, 0, true},
+		"not streamed":    {"application/json", `{"type":"message","content":[]}`, `{"type":"message","content":[]}`, 0, true},
+		"half an object":  {"application/json", `{"type":"mess`, "the reply broke off before its end", 0, true},
+		"half of the end": {"text/event-stream", begun + strings.TrimSuffix(end, "}\n\n"), "the reply broke off before its end", 0, true},
+	} {
+		_, err := gateway(t, tt.media, tt.body).Generate(t.Context(), request(), nil)
+		var e *llm.Error
+		require.ErrorAs(t, err, &e, name)
+		require.Equal(t, tt.message, e.Message, name)
+		require.Equal(t, tt.status, e.StatusCode, name)
+		require.Equal(t, tt.retryable, e.Retryable, name)
+	}
+}
+
+// TestNoAnswer: a reply that stops with nothing is no answer, unless the turn has said what it has to say.
+func TestNoAnswer(t *testing.T) {
+	thought := `{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"hm","signature":"c2ln"}}`
+	blank := `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":" \n"}}`
+	for name, events := range map[string][]string{
+		"nothing": {start, ended("end_turn"), stop}, "no text": {start, text, ended("end_turn"), stop},
+		"blank": {start, blank, ended("end_turn"), stop}, "a thought": {start, thought, ended("end_turn"), stop},
+	} {
+		p, _ := answering(t, anthropic.Config{}, events...)
+		_, err := p.Generate(t.Context(), request(), nil)
+		var e *llm.Error
+		require.ErrorAs(t, err, &e, name)
+		require.Equal(t, "the model ended its reply without an answer", e.Message)
+		require.True(t, e.Retryable, name)
+
+		req := request()
+		req.Messages = append(req.Messages,
+			llm.Message{Role: event.RoleAssistant, Content: "I look", ToolCalls: []event.ToolCall{{ID: "a", Function: event.Function{Name: "read", Arguments: "{}"}}}},
+			llm.Message{Role: event.RoleTool, ToolCallID: "a", Content: "x"})
+		_, err = p.Generate(t.Context(), req, nil)
+		require.NoError(t, err, name)
+	}
+	p, _ := answering(t, anthropic.Config{}, start, ended("max_tokens"), stop)
+	resp, err := p.Generate(t.Context(), request(), nil)
+	require.NoError(t, err, "a further attempt has the same limit")
+	require.Equal(t, llm.FinishLength, resp.FinishReason)
+}
+
 // TestThoughts: thoughts are sent back as they were, in their order among text and calls, within the
 // turn.
 func TestThoughts(t *testing.T) {

@@ -20,6 +20,13 @@ type reply struct {
 	reason sdk.StopReason
 	why    sdk.RefusalStopDetails
 	ended  bool
+
+	// continues means that the reply follows results of tools.
+	continues bool
+}
+
+func continues(messages []llm.Message) bool {
+	return len(messages) > 0 && messages[len(messages)-1].Role == event.RoleTool
 }
 
 // replyBlock is a block of the reply. redacted is the data of a redacted thought.
@@ -31,6 +38,8 @@ type replyBlock struct {
 // take adds an event.
 func (r *reply) take(e sdk.MessageStreamEventUnion) error {
 	switch e.Type {
+	case "error", "message", "": // a message is not an event of a stream, and gateways report errors in any form
+		return readError(e.RawJSON())
 	case "message_start":
 		u := e.Message.Usage
 		r.Model = string(e.Message.Model)
@@ -109,6 +118,10 @@ func (r *reply) finish(e *driver.Endpoint) error {
 			order.Call(len(r.Calls))
 			r.Calls = append(r.Calls, event.ToolCall{ID: b.id, Function: event.Function{Name: b.name, Arguments: driver.Written(b.argument.String())}})
 		}
+	}
+	// After results, Claude ends a turn with nothing if it has nothing to add.
+	if !r.Answered() && !r.continues && r.FinishReason == llm.FinishStop {
+		return driver.ErrNoAnswer
 	}
 	return r.SealLayout(r.origin, &order)
 }

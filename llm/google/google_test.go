@@ -1,6 +1,7 @@
 package google_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -23,7 +24,9 @@ func answering(t *testing.T, chunks ...string) (*google.Provider, *map[string]an
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		raw, _ := io.ReadAll(r.Body)
 		clear(body)
-		_ = json.Unmarshal(raw, &body)
+		d := json.NewDecoder(bytes.NewReader(raw))
+		d.UseNumber()
+		_ = d.Decode(&body)
 		w.Header().Set("Content-Type", "text/event-stream")
 		for _, c := range chunks {
 			_, _ = io.WriteString(w, "data: "+c+"\r\n\r\n")
@@ -89,6 +92,66 @@ func TestErrorsInTheStream(t *testing.T) {
 		require.Equal(t, tt.status, e.StatusCode, name)
 		require.Equal(t, tt.retryable, e.Retryable, name)
 		require.Equal(t, tt.message, e.Message, name)
+	}
+}
+
+// TestNoAnswer: a reply that stops with nothing is no answer.
+func TestNoAnswer(t *testing.T) {
+	for name, chunks := range map[string][]string{
+		"no parts":   {`{"candidates":[{"content":{"role":"model"},"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":3}}`},
+		"no content": {`{"candidates":[{"finishReason":"STOP"}]}`},
+		"no text":    {parts(`{"text":""}`, "STOP")},
+		"blank":      {parts(`{"text":" \n"}`, "STOP")},
+		"a thought":  {parts(`{"text":"hm","thought":true}`, ""), parts(`{"text":"","thoughtSignature":"c2ln"}`, "STOP")},
+		"other":      {parts("", "OTHER")},
+	} {
+		p, _ := answering(t, chunks...)
+		_, err := p.Generate(t.Context(), request(), nil)
+		var e *llm.Error
+		require.ErrorAs(t, err, &e, name)
+		require.Equal(t, "the model ended its reply without an answer", e.Message, name)
+		require.True(t, e.Retryable, name)
+	}
+	p, _ := answering(t, parts(`{"text":"hm","thought":true}`, "MAX_TOKENS"))
+	resp, err := p.Generate(t.Context(), request(), nil)
+	require.NoError(t, err, "a further attempt has the same limit")
+	require.Equal(t, llm.FinishLength, resp.FinishReason)
+}
+
+// TestNumbers: integers above 2^53 have all of their digits, both in replies and in the requests after them.
+func TestNumbers(t *testing.T) {
+	const (
+		refund = `{"order":1915883588174806058,"list":[{"cents":10000000000000001}],"price":0.10}`
+		other  = `{"n":-9007199254740993}`
+		schema = `{"type":"object","properties":{"order":{"type":"integer","maximum":9223372036854775807}}}`
+	)
+	call := func(arguments string) string { return `{"functionCall":{"name":"refund","args":` + arguments + `}}` }
+	for name, chunks := range map[string][]string{
+		"one chunk":   {parts(call(refund)+","+call(other), "STOP")},
+		"chunks":      {parts(`{"text":"a functionCall"}`, ""), parts(call(refund), ""), parts(call(other), ""), parts("", "STOP")},
+		"with spaces": {parts(call("{\n \"order\": 1915883588174806058,\n \"list\": [{\"cents\": 10000000000000001}], \"price\": 0.10}")+","+call(other), "STOP")},
+		"candidates": {`{"candidates":[{"content":{"parts":[` + call(refund) + `,` + call(other) + `]},"finishReason":"STOP"},` +
+			`{"content":{"parts":[` + call(`{"order":1}`) + `]},"finishReason":"STOP"}]}`},
+	} {
+		p, body := answering(t, chunks...)
+		req := request()
+		req.Tools = []llm.Tool{{Name: "refund", Parameters: json.RawMessage(schema)}}
+		resp, err := p.Generate(t.Context(), req, nil)
+		require.NoError(t, err, name)
+		require.Len(t, resp.ToolCalls, 2, name)
+		require.Equal(t, refund, resp.ToolCalls[0].Function.Arguments, name)
+		require.Equal(t, other, resp.ToolCalls[1].Function.Arguments, name)
+
+		req.Messages = append(req.Messages, llm.Message{Role: event.RoleAssistant, ToolCalls: resp.ToolCalls, Opaque: resp.Opaque})
+		for _, c := range resp.ToolCalls {
+			req.Messages = append(req.Messages, llm.Message{Role: event.RoleTool, ToolCallID: c.ID, Content: "done"})
+		}
+		_, err = p.Generate(t.Context(), req, nil)
+		require.NoError(t, err, name)
+		sent := encode(t, *body)
+		for _, number := range []string{"1915883588174806058", "10000000000000001", "0.10", "-9007199254740993", "9223372036854775807"} {
+			require.Contains(t, sent, ":"+number, name)
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package google
 
 import (
 	"cmp"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -17,6 +16,7 @@ import (
 type reply struct {
 	*driver.Reply
 	origin     event.Origin
+	body       *quiet
 	signatures signatures
 	ended      bool
 }
@@ -84,17 +84,14 @@ func (r *reply) part(p *sdk.Part) error {
 			}
 			r.signatures.Calls[len(r.Calls)] = p.ThoughtSignature
 		}
-		arguments, err := json.Marshal(p.FunctionCall.Args)
+		arguments, err := r.body.take()
 		if err != nil {
-			return &driver.Unreadable{Err: err}
-		}
-		if p.FunctionCall.Args == nil {
-			arguments = []byte("{}")
+			return err
 		}
 		if !r.Count(len(p.FunctionCall.ID) + len(p.FunctionCall.Name) + len(arguments)) {
 			return nil
 		}
-		r.Calls = append(r.Calls, event.ToolCall{ID: p.FunctionCall.ID, Function: event.Function{Name: p.FunctionCall.Name, Arguments: string(arguments)}})
+		r.Calls = append(r.Calls, event.ToolCall{ID: p.FunctionCall.ID, Function: event.Function{Name: p.FunctionCall.Name, Arguments: arguments}})
 	case p.Thought:
 		r.Think(p.Text)
 	default:
@@ -111,8 +108,11 @@ var finishReasons = map[sdk.FinishReason]string{sdk.FinishReasonStop: llm.Finish
 
 // finish completes the reply.
 func (r *reply) finish() error {
-	if !r.ended {
+	switch {
+	case !r.ended:
 		return driver.ErrBrokenOff
+	case !r.Answered() && r.FinishReason != llm.FinishLength:
+		return driver.ErrNoAnswer
 	}
 	if len(r.Calls) > 0 && r.FinishReason == llm.FinishStop {
 		r.FinishReason = llm.FinishToolCalls

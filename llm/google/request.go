@@ -1,6 +1,7 @@
 package google
 
 import (
+	"bytes"
 	"encoding/json"
 	"regexp"
 	"strings"
@@ -49,6 +50,14 @@ func request(req llm.Request, names *driver.ToolNames, origin event.Origin) ([]*
 		}
 		contents = append(contents, content)
 	}
+	// The SDK decodes what it sends, which rounds integers. These parts are in the form of the protocol.
+	config.HTTPOptions = &sdk.HTTPOptions{ExtrasRequestProvider: func(body map[string]any) map[string]any {
+		body["contents"] = contents
+		if config.Tools != nil {
+			body["tools"] = config.Tools
+		}
+		return body
+	}}
 	return contents, config
 }
 
@@ -87,7 +96,9 @@ var signsCalls = regexp.MustCompile(`^(?:models/)?(?:gemini-(?:[3-9]|\d\d)|[^g]|
 
 func arguments(s string) map[string]any {
 	out := map[string]any{}
-	_ = json.Unmarshal(driver.ObjectArguments(s), &out) // it is an object
+	d := json.NewDecoder(bytes.NewReader(driver.ObjectArguments(s)))
+	d.UseNumber()
+	_ = d.Decode(&out) // it is an object
 	return out
 }
 

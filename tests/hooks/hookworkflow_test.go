@@ -98,7 +98,7 @@ func TestHookWorkflow(t *testing.T) {
 		said := messages[len(messages)-2:]
 		require.Equal(t, []string{made.Produced[0], "desk", "one moment"}, []string{said[0].ID, said[0].SenderID, said[0].Content})
 		require.Equal(t, []string{made.Produced[1], "assistant", "no"}, []string{said[1].ID, said[1].SenderID, said[1].Content})
-		require.Equal(t, map[string]any{"rule": "r1"}, said[1].Metadata)
+		require.Equal(t, event.Metadata{"rule": "r1"}, said[1].Metadata)
 	})
 	t.Run("S0-17 an answer wins over a change", func(t *testing.T) {
 		calls := r.Provider.Calls()

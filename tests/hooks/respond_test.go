@@ -321,7 +321,7 @@ func respondIsEvent(t *testing.T, d *check.Desk, w *harness.Harness) {
 	require.Equal(t, "bob", out.Message.SenderID, "the turn ends with what follows from the response")
 	require.Equal(t, calls+1, w.Provider.Calls())
 	response := w.Messages(id)[1]
-	require.Equal(t, map[string]any{"ticket": "seven"}, response.Metadata)
+	require.Equal(t, event.Metadata{"ticket": "seven"}, response.Metadata)
 
 	seen := d.Asked(id, "first")
 	require.Equal(t, []string{"message user", "message user", "message agent"}, d.Whats(id, "first"), "it passes the hooks")

@@ -68,6 +68,9 @@ type Reply struct {
 
 	// begun means that onDelta was called.
 	begun bool
+
+	// said means that a text has arrived that is not blank.
+	said bool
 }
 
 func newReply(x *Exchange, onDelta func(llm.Delta)) *Reply {
@@ -106,6 +109,9 @@ func (r *Reply) count(sizes ...int) bool {
 // Silent reports whether neither text nor thoughts have arrived.
 func (r *Reply) Silent() bool { return r.text.Len() == 0 && r.thought.Len() == 0 }
 
+// Answered reports whether a text or a call has arrived. Thoughts alone are no answer.
+func (r *Reply) Answered() bool { return r.said || len(r.Calls) > 0 }
+
 // Think adds a piece of reasoning.
 func (r *Reply) Think(s string) {
 	if s != "" && r.count(len(s)) {
@@ -118,6 +124,7 @@ func (r *Reply) Think(s string) {
 // Say adds a piece of text.
 func (r *Reply) Say(s string) {
 	if s != "" && r.count(len(s)) {
+		r.said = r.said || !Blank(s)
 		r.say(r.cleaner.Feed(s))
 		r.begin() // with markup that the cleaner holds back
 	}

@@ -66,7 +66,7 @@ func (e *Endpoint) Classify(ctx, inner context.Context, x *Exchange, err error, 
 		x.refused(out, said)
 	case errors.Is(err, ErrNoAPI):
 		out.Message = ErrNoAPI.Error()
-	case errors.Is(err, ErrBrokenOff), errors.As(err, &unreadable):
+	case errors.Is(err, ErrBrokenOff), errors.Is(err, ErrNoAnswer), errors.As(err, &unreadable):
 		out.Message, out.Retryable, out.Cause = err.Error(), true, err
 	case errors.As(err, &keyless):
 		out.Message, out.Retryable, out.Cause = keyless.Error(), keyless.Transient, keyless

@@ -255,6 +255,9 @@ func (x *Exchange) Drain(rest io.Reader) {
 // ErrBrokenOff means that a reply ended before its end.
 var ErrBrokenOff = errors.New("the reply broke off before its end")
 
+// ErrNoAnswer means that a reply ended as if it were complete, without a text and without a call.
+var ErrNoAnswer = errors.New("the model ended its reply without an answer")
+
 // Unreadable means that a reply does not have the form of the protocol.
 type Unreadable struct{ Err error }
 
