@@ -201,7 +201,7 @@ func TestDelivery(t *testing.T) {
 		require.JSONEq(t, `{"threadId":"t1","senderId":"schedule","senderType":"user","content":"the hour is over",
 			"metadata":{"ticket":"7","schedule_id":"s1","scheduled_at":"2026-01-02T08:30:00Z"}}`, string(d.Post.Payload))
 		require.NoError(t, d.Post.Validate("t1"))
-		require.Equal(t, map[string]any{"ticket": "7"}, s.Message.Metadata, "the schedule's own stays as it is")
+		require.Equal(t, event.Metadata{"ticket": "7"}, s.Message.Metadata, "the schedule's own stays as it is")
 	})
 	t.Run("S3-03 S3-05 S3-06 an event", func(t *testing.T) {
 		s := hourly(func(s *signals.Schedule) {

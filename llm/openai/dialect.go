@@ -40,13 +40,16 @@ type dialect struct {
 	// completionTokens says that the limit of a reply is max_completion_tokens, not max_tokens.
 	completionTokens bool
 
+	// thoughts says that thoughts which came with calls go back with them. OpenAI's servers send none, and refuse them.
+	thoughts bool
+
 	// callID returns the id of a call in the form that the server wants.
 	callID func(id string) string
 }
 
 var dialects = map[string]dialect{
 	DialectOpenAI:     {names: true, anyOrder: true, completionTokens: true, callID: driver.CallID},
-	DialectCompatible: {callID: driver.CallID},
+	DialectCompatible: {thoughts: true, callID: driver.CallID},
 	DialectMistral:    {callID: shortCallID},
 }
 

@@ -185,7 +185,7 @@ func TestDialects(t *testing.T) {
 		// more are the requests besides those that are answered: refused fields are left out once.
 		more int
 	}{
-		"Mistral":                     {openai.DialectMistral, []rule{noNames, alternating, shortIDs, noThoughts}, 1},
+		"Mistral":                     {openai.DialectMistral, []rule{noNames, alternating, shortIDs, noThoughts}, 0},
 		"Mistral, older":              {openai.DialectMistral, []rule{noNames, alternating, shortIDs, noStreamOptions}, 1},
 		"Groq":                        {"", []rule{noNames, noThoughts}, 1},
 		"DeepSeek":                    {"", []rule{thoughtsBack}, 0},

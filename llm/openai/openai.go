@@ -130,7 +130,7 @@ func (p *Provider) send(ctx context.Context, c *driver.Call) error {
 		}
 		err := send(within, wire, b, r)
 		if err == nil {
-			return r.seal(p.origin(c.Request.Model))
+			return r.seal(p.origin(c.Request.Model), p.dialect.thoughts)
 		}
 		// A field that the server refuses clearly is left out, at once and from then on.
 		if !p.refused.learn(c.Request.Model, c.Exchange.Status, said(c.Exchange, err), fieldsOf(wire, extras)) {

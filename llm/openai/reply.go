@@ -142,8 +142,11 @@ type kept struct {
 }
 
 // seal keeps what goes back with the calls of the reply.
-func (r *reply) seal(origin event.Origin) error {
-	k := kept{Reasoning: r.reasoning.String()}
+func (r *reply) seal(origin event.Origin, thoughts bool) error {
+	var k kept
+	if thoughts {
+		k.Reasoning = r.reasoning.String()
+	}
 	for i, call := range r.calls.list {
 		if call.extra != nil {
 			k.Extra = append(k.Extra, make([]json.RawMessage, i+1-len(k.Extra))...)

@@ -138,7 +138,7 @@ var update = flag.Bool("update", false, "write the table of dialects to the docu
 func TestDialectTable(t *testing.T) {
 	const file, begin, end = "../../docs/models.md", "-update -->\n", "<!-- end of dialects -->"
 	var table strings.Builder
-	table.WriteString("\n| `dialect` | names of people | system messages, neighbours of one role | limit of a reply | ids of calls |\n|---|---|---|---|---|\n")
+	table.WriteString("\n| `dialect` | names of people | system messages, neighbours of one role | thoughts that came with calls | limit of a reply | ids of calls |\n|---|---|---|---|---|---|\n")
 	for _, name := range Dialects() {
 		d, id := dialects[name], "call_550e8400"
 		words := func(yes bool, a, b string) string {
@@ -147,8 +147,8 @@ func TestDialectTable(t *testing.T) {
 			}
 			return b
 		}
-		fmt.Fprintf(&table, "| `%s` | %s | %s | %s | %s |\n", name, words(d.names, "`name`", "in the text"), words(d.anyOrder, "as they are", "one at the beginning; joined"),
-			words(d.completionTokens, "`max_completion_tokens`", "`max_tokens`, but for OpenAI's models with thoughts"), words(d.callID(id) == id, "up to 40 characters", "nine letters and digits"))
+		fmt.Fprintf(&table, "| `%s` | %s | %s | %s | %s | %s |\n", name, words(d.names, "`name`", "in the text"), words(d.anyOrder, "as they are", "one at the beginning; joined"),
+			words(d.thoughts, "go back", "do not"), words(d.completionTokens, "`max_completion_tokens`", "`max_tokens`, but for OpenAI's models with thoughts"), words(d.callID(id) == id, "up to 40 characters", "nine letters and digits"))
 	}
 	table.WriteString("\n")
 	raw, err := os.ReadFile(file)

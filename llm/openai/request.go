@@ -22,7 +22,7 @@ func (p *Provider) request(req llm.Request, names *driver.ToolNames) (out sdk.Ch
 		wire := p.message(m, names, req.Model)
 		var k kept
 		if json.Unmarshal(m.Opaque.Of(p.origin(req.Model)), &k) == nil { // the driver's own
-			if !p.refused.has(req.Model, fieldReasoning) {
+			if p.dialect.thoughts && !p.refused.has(req.Model, fieldReasoning) {
 				wire.ReasoningContent = k.Reasoning
 			}
 			for i, extra := range k.Extra[:min(len(k.Extra), len(wire.ToolCalls))] {

@@ -35,7 +35,7 @@ func newRanker(t *testing.T) (*llmtest.Server, *openai.Provider) {
 	t.Helper()
 	s := llmtest.NewServer(llmtest.Config{Relevance: func(_, document string) float64 { return float64(len(document)) }})
 	t.Cleanup(s.Close)
-	p, err := openai.New(openai.Config{APIKey: "test", BaseURL: s.URL})
+	p, err := openai.New(openai.Config{APIKey: "test", BaseURL: s.URL, Dialect: openai.DialectOpenAI})
 	require.NoError(t, err)
 	return s, p
 }

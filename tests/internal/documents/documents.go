@@ -60,7 +60,7 @@ func NewWriter(t *testing.T) *llmtest.Server {
 // Writes configures a provider "writer" whose model writes contexts, beside an embedder. No model = no contexts.
 func Writes(t *testing.T, s *llmtest.Server, model string) func(*threadmill.Config) {
 	t.Helper()
-	p, err := openai.New(openai.Config{APIKey: "test", BaseURL: s.URL})
+	p, err := openai.New(openai.Config{APIKey: "test", BaseURL: s.URL, Dialect: openai.DialectOpenAI})
 	require.NoError(t, err)
 	vectors := Embeds(t, NewEmbeddings(t), "stand-in")
 	return func(cfg *threadmill.Config) {
@@ -75,7 +75,7 @@ func Writes(t *testing.T, s *llmtest.Server, model string) func(*threadmill.Conf
 // Embeds configures a provider "vectors" that makes vectors only, and the embedder of its model. No model = no embedder.
 func Embeds(t *testing.T, s *llmtest.Server, model string) func(*threadmill.Config) {
 	t.Helper()
-	p, err := openai.New(openai.Config{APIKey: "test", BaseURL: s.URL})
+	p, err := openai.New(openai.Config{APIKey: "test", BaseURL: s.URL, Dialect: openai.DialectOpenAI})
 	require.NoError(t, err)
 	return func(cfg *threadmill.Config) {
 		models := map[string]llm.Provider{"vectors": p}
