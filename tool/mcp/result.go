@@ -68,15 +68,17 @@ func (r *toolCall) result(res *sdk.CallToolResult) tool.Result {
 }
 
 // says reports whether the texts of a result have its structured content already: as JSON, or as many servers
-// write results that are no object, which have the only field "result": as text, or each item of a list in a part.
+// write results that are no object, in the only field of one such as "result" or "content": as text, or each item of a list in a part.
 func says(parts []sdk.Content, value any) bool {
 	if saysPlainly(parts, value) {
 		return true
 	}
 	object, _ := value.(map[string]any)
-	inner := object["result"]
-	if len(object) != 1 || inner == nil {
+	if len(object) != 1 {
 		return false
+	}
+	var inner any
+	for _, inner = range object { // its only field
 	}
 	list, _ := inner.([]any)
 	if len(list) == 0 || len(list) != len(parts) {

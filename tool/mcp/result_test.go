@@ -101,6 +101,7 @@ var structuredResults = map[string]struct{ result, want string }{
 	"the same":      {`{"content":[{"type":"text","text":"{\"b\": [1915883588174806058], \"a\": \"\\u00e9\"}"}],"structuredContent":{"a":"é","b":[1915883588174806058]}}`, `{"b": [1915883588174806058], "a": "\u00e9"}`},
 	"other digits":  {`{"content":[{"type":"text","text":"{\"id\":1915883588174806000}"}],"structuredContent":{"id":1915883588174806058}}`, `{"id":1915883588174806000}` + "\n" + `{"id":1915883588174806058}`},
 	"wrapped":       {`{"content":[{"type":"text","text":"it rains"}],"structuredContent":{"result":"it rains"}}`, "it rains"},
+	"another field": {`{"content":[{"type":"text","text":"it rains"}],"structuredContent":{"content":"it rains"}}`, "it rains"},
 	"wrapped list":  {`{"content":[{"type":"text","text":"a"},{"type":"text","text":"{\"n\": 2}"}],"structuredContent":{"result":["a",{"n":2}]}}`, "a\n" + `{"n": 2}`},
 	"wrapped other": {`{"content":[{"type":"text","text":"a"},{"type":"text","text":"b"}],"structuredContent":{"result":["a","c"]}}`, "a\nb\n" + `{"result":["a","c"]}`},
 	"a text":        {`{"content":[],"structuredContent":"7"}`, `"7"`},
