@@ -115,7 +115,7 @@ func TestSubAgentThread(t *testing.T) {
 		require.Equal(t, []string{"ann", "assistant", "call_agent", "assistant"}, senders(w, id))
 		result := check.ResultIn(t, w, id, "call_agent")
 		require.Equal(t, "wait returned: open", result.Content)
-		require.Equal(t, map[string]any{"threadId": below}, result.Metadata, "where to look")
+		require.Equal(t, event.Metadata{"threadId": below}, result.Metadata, "where to look")
 		for _, r := range w.Records(below) {
 			if r.Type != event.TypeStatus {
 				require.Equal(t, posted, r.TraceID, "S1-38 one trace in all that the turn does: %s", r.ID)
