@@ -46,7 +46,10 @@ func readError(raw json.RawMessage) *driver.Said {
 }
 
 // transient matches what servers say of errors that pass.
-var transient = regexp.MustCompile(`(?i)rate|limit|overload|busy|time.?out|try again|retry|internal|temporar|unavailable|capacity|later`)
+var transient = regexp.MustCompile(`(?i)\brate\b|limit|overload|\bbusy\b|time.?out|try again|\bretry\b|internal|temporar|unavailable|capacity|\blater\b`)
+
+// fine are codes of replies that are no errors.
+var fine = []string{"0", "200", "OK", "ok", "success", "Success"}
 
 // readVendorError parses a body without choices that says in another way than by "error" what went wrong, with the status 200. It returns
 // nil if it does not. An error that does not seem to pass is not retried: a wrong key would be sent for hours.
@@ -65,6 +68,8 @@ func readVendorError(raw []byte) *driver.Said {
 	_ = json.Unmarshal(raw, &in) // fields of other types say nothing
 	e := &driver.Said{Code: codeText(in.Code)}
 	switch {
+	case in.Base.Code == 0 && slices.Contains(fine, e.Code):
+		return nil
 	case in.Base.Code != 0:
 		e.Code, e.Message = strconv.Itoa(int(in.Base.Code)), in.Base.Message
 	case in.Msg != nil || in.Message != nil:

@@ -349,6 +349,7 @@ func TestStreamsInTheWild(t *testing.T) {
 		{"an event error with an error", "event: error\ndata: {\"error\":{\"message\":\"it died\"}}\n\n", "", "it died"},
 		{"an event error in plain text", "event: error\ndata: it died\n\n", "", "it died"},
 		{"an end that is none", text("a") + `data: {"choices":[{"delta":{},"finish_reason":"abort"}]}` + "\n\ndata: [DONE]\n\n", "a", "ended the reply with abort"},
+		{"a first chunk without choices", `data: {"choices":[],"code":0,"msg":"","message":"success"}` + "\n" + text("a") + stop, "a", ""},
 		{"an error that is none", `data: {"error":{},"choices":[{"delta":{"content":"a"}}]}` + "\n" + stop, "a", ""},
 		{"an error without text", `data: {"error":"","choices":[{"delta":{"content":"a"}}]}` + "\n" + stop, "a", ""},
 		{"numbers of tokens with fractions", `data: {"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":12.0,"completion_tokens":"3"}}` + "\n" + stop, "a", ""},
@@ -385,6 +386,7 @@ func TestErrorsWithStatus200(t *testing.T) {
 		{`{"code":401,"msg":"token expired or incorrect","success":false}`, "answered 401: token expired", false},
 		{`{"code":"429","message":"slow down"}`, "answered 429: slow down", true},
 		{`{"detail":"the model is overloaded"}`, "overloaded", true},
+		{`{"msg":"cannot generate with this key"}`, "cannot generate", false},
 		{`{"success":false}`, `{"success":false}`, false},
 	} {
 		for media, body := range map[string]string{"application/json": tt.body, "text/event-stream": "data: " + tt.body + "\n\ndata: [DONE]\n\n"} {
