@@ -122,7 +122,7 @@ func (p *Provider) Generate(ctx context.Context, req llm.Request, onDelta func(l
 
 func (p *Provider) send(ctx context.Context, c *driver.Call) error {
 	origin := p.endpoint.Origin("anthropic", c.Request.Model)
-	r := &reply{Reply: c.Reply, origin: origin, continues: continues(c.Request.Messages)}
+	r := &reply{Reply: c.Reply, origin: origin, continues: driver.Continues(c.Request.Messages)}
 	s := p.client.Messages.NewStreaming(ctx, p.params(c.Request, c.Names, origin))
 	defer func() { _ = s.Close() }() // the reply is complete, or has failed already
 	err := driver.Receive(ctx, func() (event sdk.MessageStreamEventUnion, err error) {

@@ -25,10 +25,6 @@ type reply struct {
 	continues bool
 }
 
-func continues(messages []llm.Message) bool {
-	return len(messages) > 0 && messages[len(messages)-1].Role == event.RoleTool
-}
-
 // replyBlock is a block of the reply. redacted is the data of a redacted thought.
 type replyBlock struct {
 	kind, id, name, redacted     string

@@ -114,7 +114,7 @@ func (p *Provider) send(ctx context.Context, c *driver.Call) error {
 	origin := p.endpoint.Origin("google", c.Request.Model)
 	contents, config := request(c.Request, c.Names, origin)
 	q := &quiet{}
-	r := &reply{Reply: c.Reply, origin: origin, body: q}
+	r := &reply{Reply: c.Reply, origin: origin, body: q, continues: driver.Continues(c.Request.Messages)}
 	next, stop := iter.Pull2(p.client.Models.GenerateContentStream(context.WithValue(ctx, quietKey{}, q), c.Request.Model, contents, config))
 	defer stop()
 	err := driver.Receive(ctx, func() (*sdk.GenerateContentResponse, error) {

@@ -112,7 +112,14 @@ func TestNoAnswer(t *testing.T) {
 		require.Equal(t, "the model ended its reply without an answer", e.Message, name)
 		require.True(t, e.Retryable, name)
 	}
-	p, _ := answering(t, parts(`{"text":"hm","thought":true}`, "MAX_TOKENS"))
+	p, _ := answering(t, parts(`{"text":""}`, "STOP"))
+	after := request()
+	after.Messages = append(after.Messages,
+		llm.Message{Role: event.RoleAssistant, ToolCalls: []event.ToolCall{{ID: "c1", Function: event.Function{Name: "note", Arguments: "{}"}}}},
+		llm.Message{Role: event.RoleTool, ToolCallID: "c1", Content: "noted"})
+	_, err := p.Generate(t.Context(), after, nil)
+	require.NoError(t, err, "after results, a model may have nothing to add")
+	p, _ = answering(t, parts(`{"text":"hm","thought":true}`, "MAX_TOKENS"))
 	resp, err := p.Generate(t.Context(), request(), nil)
 	require.NoError(t, err, "a further attempt has the same limit")
 	require.Equal(t, llm.FinishLength, resp.FinishReason)

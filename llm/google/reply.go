@@ -19,6 +19,7 @@ type reply struct {
 	body       *quiet
 	signatures signatures
 	ended      bool
+	continues  bool // see [driver.Continues]
 }
 
 // signatures are those of a reply's text and of its calls, by their position: the data of opaque
@@ -111,7 +112,7 @@ func (r *reply) finish() error {
 	switch {
 	case !r.ended:
 		return driver.ErrBrokenOff
-	case !r.Answered() && r.FinishReason != llm.FinishLength:
+	case !r.Answered() && !r.continues && r.FinishReason != llm.FinishLength:
 		return driver.ErrNoAnswer
 	}
 	if len(r.Calls) > 0 && r.FinishReason == llm.FinishStop {

@@ -72,5 +72,10 @@ func Asked(messages []llm.Message) int {
 	return -1
 }
 
+// Continues reports whether a model goes on after the results of its calls. It may then end its turn with nothing, if it has nothing to add.
+func Continues(messages []llm.Message) bool {
+	return len(messages) > 0 && messages[len(messages)-1].Role == event.RoleTool
+}
+
 // Blank reports whether a text has no visible character.
 func Blank(s string) bool { return strings.TrimSpace(s) == "" }
