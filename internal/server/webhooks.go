@@ -145,6 +145,10 @@ func (h *webhookHandlers) receiveWebhook(ctx context.Context, in *webhookInput) 
 		out.Status, out.Warning, err = threadclient.PublishIgnored, fmt.Sprintf("Thread %q was erased", threadID), nil
 		h.logger.Warn("a webhook is ignored", "webhook", source.Name, "reason", out.Warning, "thread", threadID, "event", out.EventID)
 	}
+	if errors.Is(err, signals.ErrConflict) && source.Event.ID != "" {
+		// The configuration says which deliveries are equal, whatever else they have.
+		out.EventID, out.Status, err = e.ID, signals.PostDuplicate, nil
+	}
 	return &webhookOutput{Status: http.StatusAccepted, Body: webhookAnswer{
 		EventID: out.EventID, ThreadID: threadID, Status: out.Status, Warning: out.Warning,
 	}}, h.problem(ctx, threadID, err)

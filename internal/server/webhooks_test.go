@@ -72,6 +72,9 @@ func (p *publishing) Publish(ctx context.Context, id string, e event.EnvEvent, o
 	status := signals.PostQueued
 	for _, before := range p.got {
 		if before.threadID == id && before.event.ID == e.ID {
+			if !bytes.Equal(before.event.Payload, e.Payload) {
+				return threadclient.PublishResult{}, fmt.Errorf("event %s: %w", e.ID, signals.ErrConflict)
+			}
 			status = signals.PostDuplicate
 		}
 	}
@@ -136,6 +139,11 @@ func TestWebhook(t *testing.T) {
 	})
 	t.Run("S3-55 delivered again it is a duplicate", func(t *testing.T) {
 		got := h.deliver(pushed)
+		require.Equal(t, http.StatusAccepted, got.status)
+		require.Equal(t, object{"eventId": "github-1", "threadId": "acme-shop", "status": "duplicate"}, got.body)
+	})
+	t.Run("another delivery of what its id says is the same", func(t *testing.T) {
+		got := h.deliver(strings.Replace(pushed, "{", `{"delivered":"again",`, 1))
 		require.Equal(t, http.StatusAccepted, got.status)
 		require.Equal(t, object{"eventId": "github-1", "threadId": "acme-shop", "status": "duplicate"}, got.body)
 	})
