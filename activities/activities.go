@@ -152,8 +152,8 @@ type Activities struct {
 	contexts *contextRoom
 	turns    *turns
 
-	// windows are the sizes of conversations that fit into models which have refused a larger one, by their names.
-	windows sync.Map
+	// windows are the sizes of conversations that fit where models have refused a larger one.
+	windows *lru.Cache[window, int]
 
 	// down are the models of fallback chains that have just failed.
 	down breaker
@@ -167,6 +167,9 @@ type prompt struct {
 	step.Ref
 	id string
 }
+
+// keptWindows is the number of agents whose windows are known.
+const keptWindows = 1024
 
 // keptPrompts is the number of the records of type prompt that are known to be stored.
 const keptPrompts = 4096
@@ -213,9 +216,13 @@ func New(cfg Config) (*Activities, error) {
 	if err != nil {
 		return nil, err
 	}
+	windows, err := lru.New[window, int](keptWindows)
+	if err != nil {
+		return nil, err
+	}
 	return &Activities{
 		cfg: cfg, log: cfg.Logger, grace: stopGrace, library: documents, entities: cfg.newEntities(documents),
-		underway: underway{holdFor: holdFor, joinWithin: joinWithin}, recent: store.NewRecent(), prompts: prompts, contexts: contexts, turns: newTurns(),
+		underway: underway{holdFor: holdFor, joinWithin: joinWithin}, recent: store.NewRecent(), prompts: prompts, contexts: contexts, turns: newTurns(), windows: windows,
 	}, nil
 }
 

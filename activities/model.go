@@ -35,8 +35,9 @@ func (a *Activities) callModel(ctx context.Context, in step.Model) (step.ModelRe
 
 func (a *Activities) oneModelCall(ctx context.Context, in step.Model) (step.ModelReply, error) {
 	call := &modelCall{a: a, in: in, arrived: time.Now(), attempt: attemptsBefore(in) + int(activity.GetInfo(ctx).Attempt)}
-	sent, waited := call.awaitTurn(ctx)
-	defer sent()
+	var waited error
+	call.sent, waited = call.awaitTurn(ctx)
+	defer call.sent()
 	if waited != nil && !errors.Is(waited, errInterrupted) {
 		return step.ModelReply{}, waited
 	}
@@ -86,7 +87,7 @@ func (a *Activities) oneModelCall(ctx context.Context, in step.Model) (step.Mode
 		case err != nil:
 			return step.ModelReply{}, err
 		}
-		sent()
+		call.sent()
 		if reply, err := call.generate(ctx, provider, req); !errors.Is(err, errTooLong) {
 			return reply, err
 		}
@@ -108,6 +109,12 @@ type modelCall struct {
 	started time.Time
 	context []llm.Message
 	share   share
+
+	// sent gives the place of the call back: see awaitTurn.
+	sent func()
+
+	// shortened bounds the conversation after a request that did not fit; 0 = none did not.
+	shortened int
 
 	// opaque are the opaque parts of the run's earlier replies, by their ids.
 	opaque map[string]*event.Opaque
@@ -315,7 +322,7 @@ func (c *modelCall) llmCallID() string { return recordid.LLMCall(c.in.MessageID)
 // request returns the request to the model: the agent's instructions, the thread's newest messages
 // and all of the turn with the changes of hooks, and the agent's tools.
 func (c *modelCall) request(ctx context.Context, model string) (llm.Request, error) {
-	at := event.ModelContext{Head: c.head, Limit: c.agent.Limits.ContextMessages, Turn: c.eventID(), Bytes: c.a.windowBytes(c.agent.Model)}
+	at := event.ModelContext{Head: c.head, Limit: c.agent.Limits.ContextMessages, Turn: c.eventID(), Bytes: c.windowBytes()}
 	if c.in.Observe == nil {
 		// The event of a retry may have been stored long ago.
 		at.Question = c.in.ReplyTo
@@ -393,6 +400,7 @@ func (c *modelCall) generate(ctx context.Context, provider llm.Provider, req llm
 	case errors.Is(cause, errTooLarge), err == nil && replyBytes(res) > limit:
 		return c.fail(ctx, llm.NewReplyTooLarge(c.agent.Model, "the reply", limit))
 	case err == nil:
+		c.fitted()
 		c.a.down.answered(c.agent.Model)
 		c.a.used(c.agent.Model, res.Usage)
 		return c.keep(ctx, res, false)

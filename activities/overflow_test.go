@@ -59,6 +59,11 @@ func TestContextOverflow(t *testing.T) {
 			_, err = w.callModel(next)
 			require.NoError(t, err)
 			require.Zero(t, refused)
+			other := modelStep()
+			other.MessageID, other.Agent = other.MessageID+".other", "bob"
+			_, err = w.callModel(other)
+			require.NoError(t, err)
+			require.Positive(t, refused, "another agent has other instructions and tools")
 		})
 	}
 }

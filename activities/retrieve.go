@@ -33,6 +33,7 @@ func (c *modelCall) retrieve(ctx context.Context, newest []*store.Message) error
 	if !c.retrieves() || c.found != nil {
 		return nil
 	}
+	c.sent() // a search may wait for providers, too
 	question := newView(c.agent.Name, c.in, newest).question(newest)
 	found, facts := library.Found{Passages: []event.Passage{}}, []event.Fact(nil)
 	if question.Content != goOnText && c.agent.Knowledge.Passages > 0 {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/testenv"
@@ -211,4 +212,25 @@ func TestLargeResults(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, strings.HasSuffix(stored[event.Message](w, "c1.result").Content, cut))
 	})
+}
+
+// TestSearchTakesNoPlace: a search before a model call may wait for providers, and holds up no calls of others meanwhile.
+func TestSearchTakesNoPlace(t *testing.T) {
+	var w *fixture
+	var places, searches int
+	w = newFixture(t, func(c *activities.Config) {
+		who, err := c.Agents.Agent(t.Context(), "ns", "assistant")
+		require.NoError(t, err)
+		who.Knowledge.Passages = 3
+		c.Agents = agent.Fixed{who}
+		c.Store = teststore.Of(teststore.Before(c.Store, func(context.Context) error {
+			searches++
+			require.Eventually(t, func() bool { return w.all.TurnsFree() == places }, testenv.Patience, testenv.Tick)
+			return nil
+		}, "search_text"))
+	})
+	places = w.all.TurnsFree()
+	_, err := w.callModel(modelStep())
+	require.NoError(t, err)
+	require.Positive(t, searches)
 }

@@ -66,14 +66,14 @@ func readVendorError(raw []byte) *driver.Said {
 		Success *bool           `json:"success"`
 	}
 	_ = json.Unmarshal(raw, &in) // fields of other types say nothing
-	e := &driver.Said{Code: codeText(in.Code)}
+	e := &driver.Said{Code: textOf(in.Code)}
 	switch {
 	case in.Base.Code == 0 && slices.Contains(fine, e.Code):
 		return nil
 	case in.Base.Code != 0:
 		e.Code, e.Message = strconv.Itoa(int(in.Base.Code)), in.Base.Message
-	case in.Msg != nil || in.Message != nil:
-		e.Message = fmt.Sprint(cmp.Or(in.Msg, in.Message))
+	case textOf(in.Msg) != "" || textOf(in.Message) != "":
+		e.Message = cmp.Or(textOf(in.Msg), textOf(in.Message))
 	case readError(in.Detail) != nil:
 		e.Message = readError(in.Detail).Message
 	case in.Success != nil && !*in.Success:
@@ -120,7 +120,7 @@ func said(_ *driver.Exchange, err error) *driver.Said {
 	)
 	switch {
 	case errors.As(err, &api):
-		return &driver.Said{Kind: api.Type, Code: codeText(api.Code), Message: api.Message}
+		return &driver.Said{Kind: api.Type, Code: textOf(api.Code), Message: api.Message}
 	case errors.As(err, &request):
 		return readErrorBody(request.Body)
 	case errors.As(err, &described):
@@ -129,9 +129,10 @@ func said(_ *driver.Exchange, err error) *driver.Said {
 	return nil
 }
 
-func codeText(code any) string {
-	if code == nil {
+// textOf returns a value as text, "" for none.
+func textOf(value any) string {
+	if value == nil {
 		return ""
 	}
-	return fmt.Sprint(code)
+	return fmt.Sprint(value)
 }

@@ -350,6 +350,7 @@ func TestStreamsInTheWild(t *testing.T) {
 		{"an event error in plain text", "event: error\ndata: it died\n\n", "", "it died"},
 		{"an end that is none", text("a") + `data: {"choices":[{"delta":{},"finish_reason":"abort"}]}` + "\n\ndata: [DONE]\n\n", "a", "ended the reply with abort"},
 		{"a first chunk without choices", `data: {"choices":[],"code":0,"msg":"","message":"success"}` + "\n" + text("a") + stop, "a", ""},
+		{"a first chunk with an empty message", `data: {"choices":[],"message":"","msg":""}` + "\n" + text("a") + stop, "a", ""},
 		{"an error that is none", `data: {"error":{},"choices":[{"delta":{"content":"a"}}]}` + "\n" + stop, "a", ""},
 		{"an error without text", `data: {"error":"","choices":[{"delta":{"content":"a"}}]}` + "\n" + stop, "a", ""},
 		{"numbers of tokens with fractions", `data: {"choices":[{"delta":{"content":"a"}}],"usage":{"prompt_tokens":12.0,"completion_tokens":"3"}}` + "\n" + stop, "a", ""},

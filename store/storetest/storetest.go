@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -64,15 +65,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 }
 
 // whole is a store with all that the suite tests.
-type whole interface {
-	store.Store
-	store.Agents
-	store.APIKeys
-	store.Documents
-	store.Knowledge
-	store.Entities
-	store.Erasures
-}
+type whole = teststore.Store
 
 func opened(t *testing.T, open func(t *testing.T) store.Store) whole {
 	s, err := store.Ask[whole](open(t))
