@@ -53,16 +53,16 @@ func listed[T any](query url.Values, limit, size int, read func(url.Values) ([]T
 	return all, nil
 }
 
-// Entity is a person or a thing, with its relations and merges.
-type Entity struct {
+// EntityView is a person or a thing, with its relations and merges.
+type EntityView struct {
 	store.Entity
-	Relations []store.Relation    `json:"relations"`
-	Merges    []store.EntityMerge `json:"merges"`
+	Relations []store.Relation    `json:"relations" nullable:"false" doc:"Its relations to others, the newest first"`
+	Merges    []store.EntityMerge `json:"merges" nullable:"false" doc:"The merges of it and into it, the newest first; undone ones too"`
 }
 
 // Entity returns an entity, or the one that it was merged into.
-func (c *Client) Entity(ctx context.Context, id string) (Entity, error) {
-	return call[Entity](ctx, c, http.MethodGet, c.url(nil, "entities", id), nil, "reading entity %q", id)
+func (c *Client) Entity(ctx context.Context, id string) (EntityView, error) {
+	return call[EntityView](ctx, c, http.MethodGet, c.url(nil, "entities", id), nil, "reading entity %q", id)
 }
 
 // Mentions returns at most limit mentions of an entity, the newest first.

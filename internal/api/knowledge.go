@@ -19,10 +19,16 @@ const uploadTimeout = 5 * time.Minute
 
 // Knowledge is what is known of the documents of a namespace.
 type Knowledge struct {
-	Embedder       string `json:"embedder"`
-	WithoutVectors string `json:"withoutVectors,omitempty"`
+	Embedder       string `json:"embedder" doc:"The embedder whose vectors new documents get, provider/model. Empty: documents are found by their words alone"`
+	WithoutVectors string `json:"withoutVectors,omitempty" doc:"Why there is no embedder"`
+
+	// WithoutEntities says why messages are not searched for entities.
+	WithoutEntities string `json:"withoutEntities,omitempty" doc:"Why no people and things are found in messages"`
 	store.KnowledgeIndex
-	Collections []string `json:"collections"`
+
+	ContextModel string   `json:"contextModel,omitempty" doc:"The model that writes the contexts of chunks, provider/model. Left out: they have none"`
+	RerankModel  string   `json:"rerankModel,omitempty" doc:"The model that orders what a search has found, provider/model. Left out: there is none"`
+	Collections  []string `json:"collections" nullable:"false" doc:"The collections that have documents, in order; at most 1000"`
 }
 
 // Knowledge tells how many documents are found, and by which vectors.
@@ -32,13 +38,13 @@ func (c *Client) Knowledge(ctx context.Context) (Knowledge, error) {
 
 // NewDocument is a document that is to be added. Text is the document itself; without one, it is fetched from Source.
 type NewDocument struct {
-	Source       string          `json:"source"`
-	Collection   string          `json:"collection,omitempty"`
-	Title        string          `json:"title,omitempty"`
-	Metadata     json.RawMessage `json:"metadata,omitempty"`
-	Text         string          `json:"text,omitempty"`
-	Thread       string          `json:"thread,omitempty"`
-	ForceReindex bool            `json:"forceReindex,omitempty"`
+	Source       string          `json:"source" minLength:"1" doc:"The address of the document or, with a text, any name for it"`
+	Collection   string          `json:"collection,omitempty" doc:"The collection that it belongs to. Default: default"`
+	Title        string          `json:"title,omitempty" doc:"Its title. Default: the one that the document states"`
+	Metadata     json.RawMessage `json:"metadata,omitempty" doc:"What else is known about it, an object. A title in it counts if there is no other"`
+	Text         string          `json:"text,omitempty" doc:"The document itself, as Markdown. Default: it is fetched from the source"`
+	Thread       string          `json:"thread,omitempty" doc:"A thread that is told when the document is indexed or has failed. Default: none"`
+	ForceReindex bool            `json:"forceReindex,omitempty" doc:"Index the document even if it has not changed"`
 }
 
 // AddDocument adds a document. Its status is processing until it is indexed or has failed.
@@ -113,16 +119,16 @@ func (c *Client) ReindexDocument(ctx context.Context, id string) (store.Knowledg
 	return call[store.KnowledgeDocument](ctx, c, http.MethodPost, c.url(nil, "knowledge", "documents", id, "reindex"), nil, "indexing document %q again", id)
 }
 
-// Chunk is a passage of a document. Next is the id of the chunk that follows.
+// Chunk is a passage of a document.
 type Chunk struct {
-	ID      string   `json:"id"`
-	Index   int      `json:"index"`
-	Text    string   `json:"text"`
-	Path    []string `json:"path,omitempty"`
-	Page    int      `json:"page,omitempty"`
-	Tokens  int      `json:"tokens"`
-	Context string   `json:"context,omitempty"`
-	Next    string   `json:"next,omitempty"`
+	ID      string   `json:"id" doc:"The id of the chunk"`
+	Index   int      `json:"index" doc:"Its place in the document, from 0"`
+	Text    string   `json:"text" doc:"Its text. Its beginning may repeat the end of the chunk before"`
+	Path    []string `json:"path,omitempty" doc:"The headings above it, the highest first"`
+	Page    int      `json:"page,omitempty" doc:"The page on which it begins, from 1. Left out: the document has no pages"`
+	Tokens  int      `json:"tokens" doc:"Its size in tokens"`
+	Context string   `json:"context,omitempty" doc:"What a model has written to place the chunk in its document. It is no part of the document"`
+	Next    string   `json:"next,omitempty" doc:"The id of the chunk that follows in the document. Left out: it is the last one"`
 }
 
 // Chunks returns chunks of a document from an index on, at most 100, and the index of the next page; 0 = there is none.

@@ -10,29 +10,30 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// MCPServer is an MCP server of the workers, as the API shows it.
-type MCPServer struct {
+// MCPServerDetail is an MCP server with all that is known about it.
+type MCPServerDetail struct {
 	tool.ServerState
-	Source      string                  `json:"source"`
-	Login       *tool.ServerLogin       `json:"login,omitempty"`
-	Declaration *tool.ServerDeclaration `json:"declaration,omitempty"`
-	Problem     string                  `json:"problem,omitempty"`
-	Version     int                     `json:"version,omitempty"`
-	By          string                  `json:"by,omitempty"`
+	Source      string                  `json:"source" enum:"configured,declared" doc:"configured: the operator declares it, for all namespaces. declared: it was declared at run time"`
+	Login       *tool.ServerLogin       `json:"login,omitempty" doc:"The login, if people log in to the server"`
+	Declaration *tool.ServerDeclaration `json:"declaration,omitempty" doc:"With source declared: how it is declared"`
+	Problem     string                  `json:"problem,omitempty" doc:"With source declared: why workers do not use the declaration"`
+	Version     int                     `json:"version,omitempty" doc:"With source declared: the version of the declaration"`
+	By          string                  `json:"by,omitempty" doc:"With source declared: who declared it"`
+	At          time.Time               `json:"at,omitzero" doc:"With source declared: when"`
 }
 
 // MCPServers lists the MCP servers. Their tools have no parameters. Without an API key, user is the person
 // whose logins are shown.
-func (c *Client) MCPServers(ctx context.Context, user string) ([]MCPServer, error) {
+func (c *Client) MCPServers(ctx context.Context, user string) ([]MCPServerDetail, error) {
 	out, err := call[struct {
-		Servers []MCPServer `json:"servers"`
+		Servers []MCPServerDetail `json:"servers"`
 	}](ctx, c, http.MethodGet, c.url(loginOf(user), "mcp"), nil, "listing the MCP servers")
 	return out.Servers, err
 }
 
 // MCPServer returns an MCP server. user is that of [Client.MCPServers].
-func (c *Client) MCPServer(ctx context.Context, name, user string) (MCPServer, error) {
-	return call[MCPServer](ctx, c, http.MethodGet, c.url(loginOf(user), "mcp", name), nil, "reading MCP server %q", name)
+func (c *Client) MCPServer(ctx context.Context, name, user string) (MCPServerDetail, error) {
+	return call[MCPServerDetail](ctx, c, http.MethodGet, c.url(loginOf(user), "mcp", name), nil, "reading MCP server %q", name)
 }
 
 func loginOf(user string) url.Values {
@@ -42,19 +43,19 @@ func loginOf(user string) url.Values {
 	return url.Values{"user": {user}}
 }
 
-// LoginLink is a link by which a browser logs in to an MCP server.
-type LoginLink struct {
-	URL       string    `json:"url"`
-	ExpiresAt time.Time `json:"expiresAt"`
+// MCPLoginLink is a link by which a browser logs in to an MCP server.
+type MCPLoginLink struct {
+	URL       string    `json:"url" doc:"The address to open in a browser"`
+	ExpiresAt time.Time `json:"expiresAt" doc:"Until when it can be opened"`
 }
 
 // LoginMCPServer returns a link by which a person logs in to an MCP server. An empty user is that of the API
 // key.
-func (c *Client) LoginMCPServer(ctx context.Context, name, user string) (LoginLink, error) {
+func (c *Client) LoginMCPServer(ctx context.Context, name, user string) (MCPLoginLink, error) {
 	in := struct {
 		User string `json:"user,omitempty"`
 	}{user}
-	return call[LoginLink](ctx, c, http.MethodPost, c.url(nil, "mcp", name, "login"), in, "logging in to MCP server %q", name)
+	return call[MCPLoginLink](ctx, c, http.MethodPost, c.url(nil, "mcp", name, "login"), in, "logging in to MCP server %q", name)
 }
 
 // LogoutMCPServer deletes a login to an MCP server. An empty user is that of the API key.
@@ -64,8 +65,8 @@ func (c *Client) LogoutMCPServer(ctx context.Context, name, user string) error {
 }
 
 // SetMCPServer declares an MCP server, in JSON.
-func (c *Client) SetMCPServer(ctx context.Context, name string, declaration json.RawMessage, change AgentChange) (MCPServer, error) {
-	return call[MCPServer](ctx, c, http.MethodPut, c.url(change.query(), "mcp", name), declaration, "declaring MCP server %q", name)
+func (c *Client) SetMCPServer(ctx context.Context, name string, declaration json.RawMessage, change AgentChange) (MCPServerDetail, error) {
+	return call[MCPServerDetail](ctx, c, http.MethodPut, c.url(change.query(), "mcp", name), declaration, "declaring MCP server %q", name)
 }
 
 // RemoveMCPServer removes an MCP server that was declared at run time.

@@ -6,16 +6,22 @@ import (
 	"net/url"
 	"strconv"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/store"
 )
 
 // threadsPage is the maximum number of threads in a page.
 const threadsPage = 200
 
-// Thread is a thread as the API lists it.
+// Thread is a thread in the form of the API: its row, and its current state.
 type Thread struct {
 	store.Thread
-	Preview string `json:"preview"`
+	Preview   string         `json:"preview,omitempty" maxLength:"200" doc:"The beginning of the first message of a person or an agent, on one line, as hooks and erasures left it. Left out in the response to opening a thread, which has not stored its message yet, and without such a message among the first 100 records"`
+	Metadata  event.Metadata `json:"metadata,omitempty" doc:"Any JSON object that came with the thread"`
+	TurnLimit int            `json:"turnLimit,omitempty" doc:"How many model calls an agent may make until the next user message or environment event. With state=true, or after a change"`
+	LLMCalls  map[string]int `json:"llmCalls,omitempty" doc:"The model calls of each agent since then. As turnLimit"`
+
+	Usage *event.Usage `json:"usage,omitempty" doc:"The tokens of all model calls, with those of sub-agents that have ended. As turnLimit"`
 }
 
 // ThreadQuery selects threads, by the parameters of GET /v1/threads. All fields are optional. Counts are of every status and activity.

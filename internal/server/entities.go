@@ -13,15 +13,9 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/store"
 )
-
-// EntityView is a person or a thing, with its relations and merges.
-type EntityView struct {
-	store.Entity
-	Relations []store.Relation    `json:"relations" nullable:"false" doc:"Its relations to others, the newest first"`
-	Merges    []store.EntityMerge `json:"merges" nullable:"false" doc:"The merges of it and into it, the newest first; undone ones too"`
-}
 
 // EntityPath is the input of operations on one entity.
 type EntityPath struct {
@@ -140,7 +134,7 @@ func (h *entityHandlers) list(ctx context.Context, in *listEntitiesInput) (*list
 	return out, nil
 }
 
-func (h *entityHandlers) get(ctx context.Context, in *EntityPath) (*output[EntityView], error) {
+func (h *entityHandlers) get(ctx context.Context, in *EntityPath) (*output[api.EntityView], error) {
 	entity, err := h.store.Entity(ctx, h.namespace, in.ID)
 	if err != nil {
 		return nil, h.entityProblem(ctx, "entity", in.ID, err)
@@ -150,7 +144,7 @@ func (h *entityHandlers) get(ctx context.Context, in *EntityPath) (*output[Entit
 		return nil, h.entityProblem(ctx, "entity", in.ID, err)
 	}
 	merges, err := h.store.Merges(ctx, h.namespace, entity.ID)
-	return &output[EntityView]{EntityView{entity, nonNil(relations), nonNil(merges)}}, h.entityProblem(ctx, "entity", in.ID, err)
+	return &output[api.EntityView]{api.EntityView{Entity: entity, Relations: nonNil(relations), Merges: nonNil(merges)}}, h.entityProblem(ctx, "entity", in.ID, err)
 }
 
 func (h *entityHandlers) mentions(ctx context.Context, in *listMentionsInput) (*listMentionsOutput, error) {

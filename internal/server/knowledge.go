@@ -13,36 +13,11 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
-
-// KnowledgeView is what is known of the documents of a namespace.
-type KnowledgeView struct {
-	Embedder       string `json:"embedder" doc:"The embedder whose vectors new documents get, provider/model. Empty: documents are found by their words alone"`
-	WithoutVectors string `json:"withoutVectors,omitempty" doc:"Why there is no embedder"`
-
-	// WithoutEntities says why messages are not searched for entities.
-	WithoutEntities string `json:"withoutEntities,omitempty" doc:"Why no people and things are found in messages"`
-	store.KnowledgeIndex
-
-	ContextModel string   `json:"contextModel,omitempty" doc:"The model that writes the contexts of chunks, provider/model. Left out: they have none"`
-	RerankModel  string   `json:"rerankModel,omitempty" doc:"The model that orders what a search has found, provider/model. Left out: there is none"`
-	Collections  []string `json:"collections" nullable:"false" doc:"The collections that have documents, in order; at most 1000"`
-}
-
-// Chunk is a passage of a document.
-type Chunk struct {
-	ID      string   `json:"id" doc:"The id of the chunk"`
-	Index   int      `json:"index" doc:"Its place in the document, from 0"`
-	Text    string   `json:"text" doc:"Its text. Its beginning may repeat the end of the chunk before"`
-	Path    []string `json:"path,omitempty" doc:"The headings above it, the highest first"`
-	Page    int      `json:"page,omitempty" doc:"The page on which it begins, from 1. Left out: the document has no pages"`
-	Tokens  int      `json:"tokens" doc:"Its size in tokens"`
-	Context string   `json:"context,omitempty" doc:"What a model has written to place the chunk in its document. It is no part of the document"`
-	Next    string   `json:"next,omitempty" doc:"The id of the chunk that follows in the document. Left out: it is the last one"`
-}
 
 // KnowledgePath is the input of operations on one document.
 type KnowledgePath struct {
@@ -64,18 +39,6 @@ type listKnowledgeOutput struct {
 	}
 }
 
-type addKnowledgeInput struct {
-	Body struct {
-		Source       string          `json:"source" minLength:"1" doc:"The address of the document or, with a text, any name for it"`
-		Collection   string          `json:"collection,omitempty" doc:"The collection that it belongs to. Default: default"`
-		Title        string          `json:"title,omitempty" doc:"Its title. Default: the one that the document states"`
-		Metadata     json.RawMessage `json:"metadata,omitempty" doc:"What else is known about it, an object. A title in it counts if there is no other"`
-		Text         string          `json:"text,omitempty" doc:"The document itself, as Markdown. Default: it is fetched from the source"`
-		Thread       string          `json:"thread,omitempty" doc:"A thread that is told when the document is indexed or has failed. Default: none"`
-		ForceReindex bool            `json:"forceReindex,omitempty" doc:"Index the document even if it has not changed"`
-	}
-}
-
 type knowledgeOutput struct {
 	Status int
 	Body   store.KnowledgeDocument
@@ -89,8 +52,8 @@ type chunksInput struct {
 
 type chunksOutput struct {
 	Body struct {
-		Chunks []Chunk `json:"chunks" nullable:"false" doc:"The chunks, in the order of the document"`
-		Next   int     `json:"next,omitempty" doc:"The from of the next page, if there is one"`
+		Chunks []api.Chunk `json:"chunks" nullable:"false" doc:"The chunks, in the order of the document"`
+		Next   int         `json:"next,omitempty" doc:"The from of the next page, if there is one"`
 	}
 }
 
@@ -165,14 +128,14 @@ func (h *knowledgeHandlers) registerAdding(op huma.Operation, register func(huma
 	added.Responses["200"].Content = added.Responses["202"].Content
 }
 
-func (h *knowledgeHandlers) get(ctx context.Context, _ *struct{}) (*output[KnowledgeView], error) {
+func (h *knowledgeHandlers) get(ctx context.Context, _ *struct{}) (*output[api.Knowledge], error) {
 	index, err := h.library.Store().KnowledgeIndex(ctx, h.namespace)
 	index.Embedders = nonNil(index.Embedders)
 	if err != nil {
 		return nil, h.knowledgeProblem(ctx, "", "", err)
 	}
 	collections, err := h.library.Store().KnowledgeCollections(ctx, h.namespace)
-	return &output[KnowledgeView]{KnowledgeView{
+	return &output[api.Knowledge]{api.Knowledge{
 		Embedder: h.library.Embeds(), WithoutVectors: h.library.WithoutVectors(), WithoutEntities: h.withoutEntities, KnowledgeIndex: index,
 		ContextModel: h.library.ContextModel(), RerankModel: h.library.RerankModel(), Collections: nonNil(collections),
 	}}, h.knowledgeProblem(ctx, "", "", err)
@@ -237,7 +200,7 @@ func atField(at string, err error) error {
 	return err
 }
 
-func (h *knowledgeHandlers) add(ctx context.Context, in *addKnowledgeInput) (*knowledgeOutput, error) {
+func (h *knowledgeHandlers) add(ctx context.Context, in *struct{ Body api.NewDocument }) (*knowledgeOutput, error) {
 	b := in.Body
 	to, err := checkAddition(ctx, "body.", addition{
 		source: b.Source, collection: b.Collection, title: b.Title, thread: b.Thread, metadata: b.Metadata, force: b.ForceReindex,
@@ -299,7 +262,7 @@ func (h *knowledgeHandlers) chunks(ctx context.Context, in *chunksInput) (*chunk
 		return nil, h.knowledgeProblem(ctx, "", in.ID, err)
 	}
 	out := &chunksOutput{}
-	out.Body.Chunks = []Chunk{}
+	out.Body.Chunks = []api.Chunk{}
 	if doc.Indexed == 0 {
 		return out, nil
 	}
@@ -318,8 +281,8 @@ func (h *knowledgeHandlers) chunks(ctx context.Context, in *chunksInput) (*chunk
 }
 
 // chunkView returns a chunk of a document that has a number of them.
-func chunkView(c store.KnowledgeChunk, all int) Chunk {
-	view := Chunk{ID: library.ChunkID(c), Index: c.Index, Text: c.Text, Path: c.Path, Page: c.Page, Tokens: c.Tokens, Context: c.Context}
+func chunkView(c store.KnowledgeChunk, all int) api.Chunk {
+	view := api.Chunk{ID: library.ChunkID(c), Index: c.Index, Text: c.Text, Path: c.Path, Page: c.Page, Tokens: c.Tokens, Context: c.Context}
 	if c.Index+1 < all {
 		next := c
 		next.Index++

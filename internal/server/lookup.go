@@ -8,6 +8,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -59,20 +60,20 @@ func checkID(location, id string, check func(field, id string) error) error {
 }
 
 // thread returns a thread from the store or, if it has stored nothing yet, from the thread itself.
-func (l *lookup) thread(ctx context.Context, id string) (Thread, error) {
+func (l *lookup) thread(ctx context.Context, id string) (api.Thread, error) {
 	if signals.ValidateID("threadId", id) != nil {
-		return Thread{}, notFound(id)
+		return api.Thread{}, notFound(id)
 	}
 	t, err := l.store.Thread(ctx, l.key(id))
 	if err == nil {
 		return threadView(t), nil
 	}
 	if !errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrErased) {
-		return Thread{}, l.problem(ctx, id, err)
+		return api.Thread{}, l.problem(ctx, id, err)
 	}
 	state, err := query(ctx, l.core, id, l.state.State)
 	if err != nil {
-		return Thread{}, err
+		return api.Thread{}, err
 	}
 	return stateView(state.Body), nil
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -53,12 +54,6 @@ type loginInput struct {
 type logoutInput struct {
 	MCPPath
 	User string `query:"user" maxLength:"200" doc:"Whose login is deleted. Default: that of the API key's name"`
-}
-
-// MCPLoginLink is a link by which a browser logs in to an MCP server.
-type MCPLoginLink struct {
-	URL       string    `json:"url" doc:"The address to open in a browser"`
-	ExpiresAt time.Time `json:"expiresAt" doc:"Until when it can be opened"`
 }
 
 func (h *loginHandlers) registerLogins(mux *http.ServeMux) {
@@ -109,7 +104,7 @@ func (h *loginHandlers) whose(ctx context.Context, location, server, stated stri
 	return stated, needs(ctx, auth.RoleOperate, location)
 }
 
-func (h *loginHandlers) login(ctx context.Context, in *loginInput) (*output[MCPLoginLink], error) {
+func (h *loginHandlers) login(ctx context.Context, in *loginInput) (*output[api.MCPLoginLink], error) {
 	user, err := h.whose(ctx, "body.user", in.Name, in.Body.User)
 	if err != nil {
 		return nil, err
@@ -123,7 +118,7 @@ func (h *loginHandlers) login(ctx context.Context, in *loginInput) (*output[MCPL
 	if err != nil {
 		return nil, h.loginProblem(ctx, in.Name, err)
 	}
-	return &output[MCPLoginLink]{Body: MCPLoginLink{link, expires}}, nil
+	return &output[api.MCPLoginLink]{Body: api.MCPLoginLink{URL: link, ExpiresAt: expires}}, nil
 }
 
 func (h *loginHandlers) logout(ctx context.Context, in *logoutInput) (*struct{}, error) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
@@ -55,18 +56,6 @@ type MCPTool struct {
 	Description string           `json:"description,omitempty" doc:"What models read"`
 	Hints       tool.ServerHints `json:"hints" doc:"What the server says about the effects of the tool"`
 	ChangedAt   *time.Time       `json:"changedAt,omitempty" doc:"When its description or its parameters changed last"`
-}
-
-// MCPServerDetail is an MCP server with all that is known about it.
-type MCPServerDetail struct {
-	tool.ServerState
-	Source      string                  `json:"source" enum:"configured,declared" doc:"configured: the operator declares it, for all namespaces. declared: it was declared at run time"`
-	Login       *tool.ServerLogin       `json:"login,omitempty" doc:"The login, if people log in to the server"`
-	Declaration *tool.ServerDeclaration `json:"declaration,omitempty" doc:"With source declared: how it is declared"`
-	Problem     string                  `json:"problem,omitempty" doc:"With source declared: why workers do not use the declaration"`
-	Version     int                     `json:"version,omitempty" doc:"With source declared: the version of the declaration"`
-	By          string                  `json:"by,omitempty" doc:"With source declared: who declared it"`
-	At          time.Time               `json:"at,omitzero" doc:"With source declared: when"`
 }
 
 // The sources of servers.
@@ -120,7 +109,7 @@ type MCPPermissions struct {
 
 type mcpServerOutput struct {
 	Status int
-	Body   MCPServerDetail
+	Body   api.MCPServerDetail
 }
 
 // mcpServerHandlers serve the MCP servers of the workers.
@@ -168,15 +157,15 @@ func (h *mcpServerHandlers) registerMCP() {
 
 // states returns the servers, with those that are declared and that the workers do not know yet, or cannot
 // use.
-func (h *mcpServerHandlers) states(ctx context.Context) ([]MCPServerDetail, error) {
-	var out []MCPServerDetail
+func (h *mcpServerHandlers) states(ctx context.Context) ([]api.MCPServerDetail, error) {
+	var out []api.MCPServerDetail
 	if h.servers != nil {
 		states, err := h.servers.States(ctx, h.namespace)
 		if err != nil {
 			return nil, err
 		}
 		for _, s := range states {
-			out = append(out, MCPServerDetail{ServerState: s, Source: sourceConfigured})
+			out = append(out, api.MCPServerDetail{ServerState: s, Source: sourceConfigured})
 		}
 	}
 	if h.declared == nil {
@@ -190,10 +179,10 @@ func (h *mcpServerHandlers) states(ctx context.Context) ([]MCPServerDetail, erro
 		if h.declared.Configured(d.Name) {
 			continue
 		}
-		at := slices.IndexFunc(out, func(s MCPServerDetail) bool { return s.Name == d.Name })
+		at := slices.IndexFunc(out, func(s api.MCPServerDetail) bool { return s.Name == d.Name })
 		if at < 0 {
 			at = len(out)
-			out = append(out, MCPServerDetail{ServerState: tool.ServerState{
+			out = append(out, api.MCPServerDetail{ServerState: tool.ServerState{
 				Name: d.Name, Namespace: h.namespace, Description: d.Description, Status: tool.ServerUnknown, Transport: transport(d), Since: d.At,
 			}})
 		}
@@ -204,7 +193,7 @@ func (h *mcpServerHandlers) states(ctx context.Context) ([]MCPServerDetail, erro
 			s.Problem = err.Error()
 		}
 	}
-	slices.SortFunc(out, func(a, b MCPServerDetail) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortFunc(out, func(a, b api.MCPServerDetail) int { return strings.Compare(a.Name, b.Name) })
 	return out, nil
 }
 
@@ -216,7 +205,7 @@ func transport(d toolserver.Declared) string {
 }
 
 // addLogin adds what is known about the login to a server.
-func (h *mcpServerHandlers) addLogin(ctx context.Context, s *MCPServerDetail, user string) error {
+func (h *mcpServerHandlers) addLogin(ctx context.Context, s *api.MCPServerDetail, user string) error {
 	if h.logins == nil {
 		return nil
 	}
@@ -254,10 +243,10 @@ func (h *mcpServerHandlers) list(ctx context.Context, in *LoginOf) (*mcpServersO
 	return out, nil
 }
 
-func (h *mcpServerHandlers) find(ctx context.Context, name string) (MCPServerDetail, error) {
+func (h *mcpServerHandlers) find(ctx context.Context, name string) (api.MCPServerDetail, error) {
 	all, err := h.states(ctx)
 	if err != nil {
-		return MCPServerDetail{}, h.problem(ctx, "", err)
+		return api.MCPServerDetail{}, h.problem(ctx, "", err)
 	}
 	for _, s := range all {
 		if s.Name == name {
@@ -265,7 +254,7 @@ func (h *mcpServerHandlers) find(ctx context.Context, name string) (MCPServerDet
 			return s, nil
 		}
 	}
-	return MCPServerDetail{}, noServer(name)
+	return api.MCPServerDetail{}, noServer(name)
 }
 
 func noServer(name string) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -55,7 +56,7 @@ func (*firstMessage) Schema(r huma.Registry) *huma.Schema {
 type openOutput struct {
 	Location string `header:"Location"`
 	Body     struct {
-		Thread
+		api.Thread
 		EventID string `json:"eventId,omitempty" doc:"The id of the message, if there is one"`
 	}
 }
@@ -127,7 +128,7 @@ func (h *threadHandlers) agentsOf(ctx context.Context, body *openBody) ([]string
 
 // storeThread stores the row of the new thread, so that lists contain it immediately. A failure is
 // not an error: the thread runs, and is found by a query.
-func (h *threadHandlers) storeThread(ctx context.Context, id string, start signals.Start) Thread {
+func (h *threadHandlers) storeThread(ctx context.Context, id string, start signals.Start) api.Thread {
 	row := &store.ThreadUpdate{Agents: start.Agents, Metadata: start.Metadata}
 	if start.Title != "" {
 		row.Title = &start.Title

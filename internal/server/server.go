@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/internal/chat/chatfeed"
 	"github.com/threadmill/threadmill/internal/configdiff"
 	"github.com/threadmill/threadmill/internal/deployment"
@@ -410,7 +411,8 @@ var schemaNames = map[reflect.Type]string{
 	reflect.TypeFor[event.Item]():             "QueueItem",
 	reflect.TypeFor[markdown.Node]():          "MarkdownNode",
 	reflect.TypeFor[library.Found]():          "KnowledgeSearch",
-	reflect.TypeFor[KnowledgeView]():          "Knowledge",
+	reflect.TypeFor[api.Knowledge]():          "Knowledge",
+	reflect.TypeFor[api.NewDocument]():        "NewKnowledgeDocument",
 	reflect.TypeFor[agent.Definition]():       "AgentDefinition",
 	reflect.TypeFor[agent.RuleDefinition]():   "AgentApprovalRule",
 	reflect.TypeFor[agent.TermsDefinition]():  "AgentApprovalTerms",
@@ -426,7 +428,6 @@ var schemaNames = map[reflect.Type]string{
 // bodyNames are the schemas of bodies whose names would say less.
 var bodyNames = map[string]string{
 	"AddBody":                 "NewQueueItem",
-	"AddKnowledgeInputBody":   "NewKnowledgeDocument",
 	"ListKnowledgeOutputBody": "KnowledgeDocumentPage",
 	"ChunksOutputBody":        "ChunkPage",
 	"AgentVersionsOutputBody": "AgentVersionPage",

@@ -8,6 +8,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
+	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -48,7 +49,7 @@ func (h *threadHandlers) watchThreads(ctx context.Context, in *listInput) (*huma
 }
 
 // sendThreads writes threads that change until the client disconnects or the server closes.
-func (h *threadHandlers) sendThreads(ctx context.Context, out *eventWriter, w *threadWatch, changed []Thread) error {
+func (h *threadHandlers) sendThreads(ctx context.Context, out *eventWriter, w *threadWatch, changed []api.Thread) error {
 	poll := time.NewTicker(threadPoll)
 	defer poll.Stop()
 	heartbeat := time.NewTicker(h.viewers.heartbeat)
@@ -88,7 +89,7 @@ type threadWatch struct {
 }
 
 // poll returns the threads that have changed, the oldest change first.
-func (w *threadWatch) poll(ctx context.Context) ([]Thread, error) {
+func (w *threadWatch) poll(ctx context.Context) ([]api.Thread, error) {
 	from := w.since.Add(-threadOverlap)
 	var found []store.Thread
 	for page := (store.ThreadPage{Limit: store.MaxThreads}); ; {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -24,26 +25,15 @@ type ThreadPath struct {
 	ID string `path:"id" doc:"The thread's id"`
 }
 
-// Thread is a thread in the form of the API: its row, and its current state.
-type Thread struct {
-	store.Thread
-	Preview   string         `json:"preview,omitempty" maxLength:"200" doc:"The beginning of the first message of a person or an agent, on one line, as hooks and erasures left it. Left out in the response to opening a thread, which has not stored its message yet, and without such a message among the first 100 records"`
-	Metadata  event.Metadata `json:"metadata,omitempty" doc:"Any JSON object that came with the thread"`
-	TurnLimit int            `json:"turnLimit,omitempty" doc:"How many model calls an agent may make until the next user message or environment event. With state=true, or after a change"`
-	LLMCalls  map[string]int `json:"llmCalls,omitempty" doc:"The model calls of each agent since then. As turnLimit"`
-
-	Usage *event.Usage `json:"usage,omitempty" doc:"The tokens of all model calls, with those of sub-agents that have ended. As turnLimit"`
-}
-
-func threadView(t store.Thread) Thread {
-	out := Thread{Thread: t, Metadata: metadataView(t.Metadata)}
+func threadView(t store.Thread) api.Thread {
+	out := api.Thread{Thread: t, Metadata: metadataView(t.Metadata)}
 	out.Agents = append([]string{}, t.Agents...)
 	return out
 }
 
 // stateView returns a thread without a row from its state.
-func stateView(st signals.State) Thread {
-	out := Thread{
+func stateView(st signals.State) api.Thread {
+	out := api.Thread{
 		Thread: store.Thread{
 			ID: st.ThreadID, Namespace: st.Namespace, Title: st.Title, Status: store.ThreadOpen, Agents: append([]string{}, st.Agents...), Parent: st.Parent,
 		},
@@ -86,8 +76,8 @@ type listInput struct {
 
 // threadPage is a page of threads.
 type threadPage struct {
-	Threads []Thread `json:"threads" nullable:"false" doc:"The threads, in the order of sort"`
-	Next    string   `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
+	Threads []api.Thread `json:"threads" nullable:"false" doc:"The threads, in the order of sort"`
+	Next    string       `json:"next,omitempty" doc:"The cursor of the next page, if there is one"`
 }
 
 // Lifecycle is the part of the thread client that opens, changes and closes threads.
@@ -121,7 +111,7 @@ func (h *threadHandlers) registerThreads() {
 		Errors: []int{400, 503},
 		Responses: map[string]*huma.Response{"200": {Description: "Threads", Content: map[string]*huma.MediaType{
 			typeJSON: {Schema: registry.Schema(reflect.TypeFor[threadPage](), true, "")},
-			typeSSE:  {Schema: registry.Schema(reflect.TypeFor[Thread](), true, "")},
+			typeSSE:  {Schema: registry.Schema(reflect.TypeFor[api.Thread](), true, "")},
 		}}},
 	}, h.listThreads)
 	register(h.core, auth.RoleRead, huma.Operation{
@@ -153,24 +143,24 @@ func (h *threadHandlers) registerThreads() {
 	}, h.interruptThread)
 }
 
-func (h *threadHandlers) getThread(ctx context.Context, in *getInput) (*output[Thread], error) {
+func (h *threadHandlers) getThread(ctx context.Context, in *getInput) (*output[api.Thread], error) {
 	t, err := h.thread(ctx, in.ID)
 	if err != nil {
 		return nil, err
 	}
 	previews, err := h.store.Previews(ctx, h.namespace, in.ID)
 	if t.Preview = previews[in.ID]; err != nil || !in.State {
-		return &output[Thread]{t}, h.problem(ctx, in.ID, err)
+		return &output[api.Thread]{t}, h.problem(ctx, in.ID, err)
 	}
 	state, err := query(ctx, h.core, in.ID, h.threads.State)
 	if err != nil {
 		return nil, err
 	}
-	return &output[Thread]{stateOver(t, state.Body)}, nil
+	return &output[api.Thread]{stateOver(t, state.Body)}, nil
 }
 
 // stateOver returns the row with the thread's current state, which is newer.
-func stateOver(stored Thread, state signals.State) Thread {
+func stateOver(stored api.Thread, state signals.State) api.Thread {
 	now := stateView(state)
 	now.Head, now.Tokens, now.Activity, now.ActivitySince, now.CreatedAt, now.UpdatedAt = stored.Head, stored.Tokens, stored.Activity, stored.ActivitySince, stored.CreatedAt, stored.UpdatedAt
 	now.Preview = stored.Preview
@@ -237,8 +227,8 @@ func nextCursor(page store.ThreadPage) string {
 }
 
 // listed returns threads in the form of the API, with their previews.
-func listed(ctx context.Context, lists store.ThreadLists, namespace string, threads ...store.Thread) ([]Thread, error) {
-	out, ids := make([]Thread, len(threads)), make([]string, len(threads))
+func listed(ctx context.Context, lists store.ThreadLists, namespace string, threads ...store.Thread) ([]api.Thread, error) {
+	out, ids := make([]api.Thread, len(threads)), make([]string, len(threads))
 	for i, t := range threads {
 		out[i], ids[i] = threadView(t), t.ID
 	}

@@ -6,6 +6,7 @@ import (
 	"net/http"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -17,7 +18,7 @@ type updateInput struct {
 	}
 }
 
-func (h *threadHandlers) updateThread(ctx context.Context, in *updateInput) (*output[Thread], error) {
+func (h *threadHandlers) updateThread(ctx context.Context, in *updateInput) (*output[api.Thread], error) {
 	change := in.Body.ThreadChange
 	var err error
 	if change.By, err = actor(ctx, "body.by", change.By, ""); err != nil {
@@ -49,5 +50,5 @@ func (h *threadHandlers) updateThread(ctx context.Context, in *updateInput) (*ou
 		}
 		now = stateOver(rows[0], state.Body)
 	}
-	return &output[Thread]{Body: now}, nil
+	return &output[api.Thread]{Body: now}, nil
 }

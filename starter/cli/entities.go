@@ -47,7 +47,7 @@ func (a entityCommands) listCommand() *cobra.Command {
 }
 
 // find returns the entity that an argument names.
-func (a entityCommands) find(ctx context.Context, client *api.Client, arg string) (api.Entity, error) {
+func (a entityCommands) find(ctx context.Context, client *api.Client, arg string) (api.EntityView, error) {
 	known, err := client.Entity(ctx, arg)
 	if !api.IsNotFound(err) {
 		return known, err

@@ -30,8 +30,8 @@ wait for the login go on by themselves. Ctrl-C ends the waiting; the link works 
 A login belongs to all threads of the namespace or to one person, as the server is declared. With --json, the
 command does not wait.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			var link api.LoginLink
-			var before api.MCPServer
+			var link api.MCPLoginLink
+			var before api.MCPServerDetail
 			err := a.onAPI(cmd.Context(), func(ctx context.Context, client *api.Client) (err error) {
 				if before, err = client.MCPServer(ctx, args[0], user); err == nil {
 					link, err = client.LoginMCPServer(ctx, args[0], user)

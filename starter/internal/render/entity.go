@@ -19,7 +19,7 @@ func Entities(all []store.Entity, opts TableOptions) string {
 }
 
 // Entity returns an entity with its newest mentions.
-func Entity(e api.Entity, mentions []store.Mention, opts TableOptions) string {
+func Entity(e api.EntityView, mentions []store.Mention, opts TableOptions) string {
 	var out fields
 	out.add("entity", e.ID)
 	out.add("name", oneLine(e.Name))

@@ -10,7 +10,7 @@ import (
 )
 
 // MCPServers returns a table of MCP servers. It is empty without servers.
-func MCPServers(all []api.MCPServer, opts TableOptions) string {
+func MCPServers(all []api.MCPServerDetail, opts TableOptions) string {
 	t := table{head: []string{"SERVER", "STATUS", "TOOLS", "SOURCE", "ADDRESS", "LOGIN", "PROBLEM"}, rare: []string{"LOGIN", "PROBLEM"}}
 	for _, s := range all {
 		t.row(visible(s.Name), visible(string(s.Status)), fmt.Sprint(len(s.Tools)), visible(s.Source), visible(s.Address), visible(loginBy(s.Login)), opts.shorten(visible(serverProblem(s)), 60))
@@ -45,7 +45,7 @@ func login(l *tool.ServerLogin, opts TableOptions) string {
 		suffix(", for ", oneLine(strings.Join(l.Scopes, ", "))) + suffix("; calls lack ", oneLine(strings.Join(l.Wanted, ", ")))
 }
 
-func serverProblem(s api.MCPServer) string {
+func serverProblem(s api.MCPServerDetail) string {
 	switch {
 	case s.Problem != "":
 		return oneLine(s.Problem)
@@ -58,7 +58,7 @@ func serverProblem(s api.MCPServer) string {
 }
 
 // MCPServer returns an MCP server with its tools.
-func MCPServer(s api.MCPServer, opts TableOptions) string {
+func MCPServer(s api.MCPServerDetail, opts TableOptions) string {
 	var out fields
 	out.add("server", s.Name)
 	out.add("about", oneLine(s.Description))
