@@ -7,8 +7,10 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
+	"github.com/threadmill/threadmill/store"
 )
 
 // AckMode is the time at which [Runtime.Send] returns.
@@ -183,6 +185,25 @@ func (r *Runtime) Send(ctx context.Context, m event.NewMessage, o SendOptions) (
 		<-turn.ended
 	}
 	return turn, nil
+}
+
+// Messages returns the messages of a thread as people see them, the oldest first: as hooks left them, without those that hooks hide. It
+// reads the store in pages; a thread that does not exist has none. An error ends the sequence.
+func (r *Runtime) Messages(ctx context.Context, threadID string) iter.Seq2[event.StoredMessage, error] {
+	key := store.Key{Namespace: r.client.Namespace(), ThreadID: threadID}
+	return func(yield func(event.StoredMessage, error) bool) {
+		for m, err := range transcript.EachMessage(ctx, r.cfg.Store, key) {
+			switch {
+			case err != nil:
+				yield(event.StoredMessage{}, fmt.Errorf("threadmill: reading the messages of thread %q: %w", threadID, err))
+				return
+			case m.Problem != nil:
+				r.cfg.Logger.Warn("a message cannot be read, and is left out", "thread", threadID, "record", m.Record.ID, "error", m.Problem)
+			case !m.Hidden && !yield(m.Stored(), nil):
+				return
+			}
+		}
+	}
 }
 
 // hasRecord asks the store for a record.

@@ -19,6 +19,7 @@ import (
 	"github.com/threadmill/threadmill/internal/entities"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/rule"
@@ -145,7 +146,7 @@ type Activities struct {
 	underway underway
 
 	// recent keeps messages and records of the threads that were used last, and prompts are the records of type prompt that are known to be stored.
-	recent  *store.Recent
+	recent  *transcript.Recent
 	prompts *lru.Cache[prompt, struct{}]
 
 	// contexts are [contexts], or a test's.
@@ -222,7 +223,7 @@ func New(cfg Config) (*Activities, error) {
 	}
 	return &Activities{
 		cfg: cfg, log: cfg.Logger, grace: stopGrace, library: documents, entities: cfg.newEntities(documents),
-		underway: underway{holdFor: holdFor, joinWithin: joinWithin}, recent: store.NewRecent(), prompts: prompts, contexts: contexts, turns: newTurns(), windows: windows,
+		underway: underway{holdFor: holdFor, joinWithin: joinWithin}, recent: transcript.NewRecent(), prompts: prompts, contexts: contexts, turns: newTurns(), windows: windows,
 	}, nil
 }
 

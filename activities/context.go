@@ -9,17 +9,17 @@ import (
 	"github.com/threadmill/threadmill/internal/addressing"
 	"github.com/threadmill/threadmill/internal/modelcontext"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/store"
 )
 
 // prepare converts a thread's newest messages, newest first, to the context of an agent's model:
 // the instructions, then the conversation as the agent sees it, valid for every provider. Other
 // agents appear as participants with names, without their tool calls. The messages are those of
-// [store.Transcript].
+// [transcript.Read].
 //
 // It is a pure function.
-func prepare(who agent.Agent, in step.Model, newest []*store.Message) []llm.Message {
+func prepare(who agent.Agent, in step.Model, newest []*transcript.Message) []llm.Message {
 	out := make([]llm.Message, 0, len(newest)+1)
 	if hasInstructions(who) {
 		out = append(out, llm.Message{Role: event.RoleSystem, Content: who.Instructions})
@@ -52,7 +52,7 @@ type view struct {
 	answered map[string]bool
 }
 
-func newView(name string, in step.Model, messages []*store.Message) view {
+func newView(name string, in step.Model, messages []*transcript.Message) view {
 	v := view{name: name, in: in, answered: map[string]bool{}}
 	for _, m := range messages {
 		if v.own(m) && m.SenderType == event.CreatedByAgent {
@@ -63,13 +63,13 @@ func newView(name string, in step.Model, messages []*store.Message) view {
 }
 
 // own reports whether a message is the agent's, or the result of its call.
-func (v view) own(m *store.Message) bool { return strings.EqualFold(m.AgentID, v.name) }
+func (v view) own(m *transcript.Message) bool { return strings.EqualFold(m.AgentID, v.name) }
 
 // concerns reports whether the agent sees a message: its own messages, those that it answers now or
 // has answered, and those that it would answer if they were posted now. System messages are for
 // all, except for the notice of the turn limit. In a thread without named agents, every message is
 // for the default agent.
-func (v view) concerns(m *store.Message) bool {
+func (v view) concerns(m *transcript.Message) bool {
 	if m.SenderType == event.CreatedBySystem {
 		return !addressing.IsTurnLimit(m.Content)
 	}
@@ -82,7 +82,7 @@ func (v view) concerns(m *store.Message) bool {
 
 // asks reports whether a message is the question of the run: the question about an event, which has
 // no record, or the message that is answered.
-func (v view) asks(m *store.Message) bool {
+func (v view) asks(m *transcript.Message) bool {
 	if v.in.Observe != nil {
 		return m.Record.ID == ""
 	}
@@ -90,7 +90,7 @@ func (v view) asks(m *store.Message) bool {
 }
 
 // question returns the question of the run in the form for the model.
-func (v view) question(messages []*store.Message) llm.Message {
+func (v view) question(messages []*transcript.Message) llm.Message {
 	for _, asked := range messages {
 		if !v.asks(asked) {
 			continue
@@ -104,7 +104,7 @@ func (v view) question(messages []*store.Message) llm.Message {
 }
 
 // ofRun reports whether a message is the agent's and belongs to this run.
-func (v view) ofRun(m *store.Message) bool {
+func (v view) ofRun(m *transcript.Message) bool {
 	run := v.in.MessageID[:strings.LastIndex(v.in.MessageID, ".")+1]
 	return v.own(m) && (strings.HasPrefix(m.Record.ID, run) || strings.HasPrefix(m.ReplyToMessageID, run))
 }
@@ -113,7 +113,7 @@ func (v view) ofRun(m *store.Message) bool {
 // first. That is the order in which they were stored, except that the agent's messages in other
 // runs since the question of this run precede the question: a model continues at the end of the
 // conversation, which must not be its own message.
-func (v view) chronological(newest []*store.Message) []*store.Message {
+func (v view) chronological(newest []*transcript.Message) []*transcript.Message {
 	all := slices.Clone(newest)
 	slices.Reverse(all)
 	asked := slices.IndexFunc(all, v.asks)
@@ -131,14 +131,14 @@ func (v view) chronological(newest []*store.Message) []*store.Message {
 			others[m.Record.ID], others[m.ReplyToMessageID] = true, true
 		}
 	}
-	elsewhere := func(m *store.Message) bool { return others[m.Record.ID] && !v.asks(m) && !v.ofRun(m) }
+	elsewhere := func(m *transcript.Message) bool { return others[m.Record.ID] && !v.asks(m) && !v.ofRun(m) }
 	last := asked
 	for i := asked; i < begun; i++ {
 		if elsewhere(all[i]) {
 			last = i
 		}
 	}
-	var before, after []*store.Message
+	var before, after []*transcript.Message
 	for i, m := range all {
 		switch {
 		case i == asked:

@@ -13,19 +13,19 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/addressing"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
-	"github.com/threadmill/threadmill/store"
 )
 
 // alice is the agent whose context is tested.
 var alice = agent.Agent{Name: "alice", Instructions: "You are Alice."}
 
 // said returns stored messages, oldest first.
-func said(messages ...event.Message) []*store.Message {
-	var out []*store.Message
+func said(messages ...event.Message) []*transcript.Message {
+	var out []*transcript.Message
 	for _, m := range messages {
-		out = append(out, &store.Message{Message: m, Record: event.Record{ID: m.ID, Type: event.TypeMessage}})
+		out = append(out, &transcript.Message{Message: m, Record: event.Record{ID: m.ID, Type: event.TypeMessage}})
 	}
 	return out
 }
@@ -96,7 +96,7 @@ func TestPrepare(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		in       step.Model
-		messages []*store.Message
+		messages []*transcript.Message
 		want     []string
 	}{
 		{
@@ -220,7 +220,7 @@ func TestWhatIsAskedComesLast(t *testing.T) {
 	for _, tc := range []struct {
 		name     string
 		in       step.Model
-		messages []*store.Message
+		messages []*transcript.Message
 		want     []string
 	}{
 		{
@@ -329,7 +329,7 @@ func TestToolRules(t *testing.T) {
 
 // happened returns a random thread of several agents and people, oldest first, with every kind of
 // failure.
-func happened(rnd *rand.Rand) []*store.Message {
+func happened(rnd *rand.Rand) []*transcript.Message {
 	pick := func(from ...string) string { return from[rnd.IntN(len(from))] }
 	var out []event.Message
 	for i := range rnd.IntN(25) {

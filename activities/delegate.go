@@ -10,6 +10,7 @@ import (
 	"github.com/threadmill/threadmill/internal/excerpt"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
@@ -66,21 +67,15 @@ func answerOf(in step.End, answer string) (text string, failed bool) {
 // traces.
 func (a *Activities) repliesIn(ctx context.Context, ref step.Ref, traceID string) (string, error) {
 	var b strings.Builder
-	for q := (store.Query{MaxBytes: pageBytes}); ; {
-		page, err := store.Messages(ctx, a.cfg.Store, ref, q)
+	for m, err := range transcript.EachMessage(ctx, a.cfg.Store, ref) {
 		if err != nil {
 			return "", readError(err)
 		}
-		if len(page) == 0 {
-			return excerpt.Text(b.String(), tool.MaxResult), nil
-		}
-		for _, m := range page {
-			if shown, ok := m.ForModels(); ok && m.Record.TraceID == traceID && shown.SenderType == event.CreatedByAgent {
-				b.WriteString(shown.Content)
-			}
-			q.After = m.Record.Seq
+		if shown, ok := m.ForModels(); ok && m.Record.TraceID == traceID && shown.SenderType == event.CreatedByAgent {
+			b.WriteString(shown.Content)
 		}
 	}
+	return excerpt.Text(b.String(), tool.MaxResult), nil
 }
 
 // storeAnswer stores the result of a call in the parent thread.

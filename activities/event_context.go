@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -151,7 +152,7 @@ func jsTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000
 // asking inserts the query of an event before the first message of the run that handles it, or at
 // the end. It keeps this place during the run, even after the event has left the context. When the
 // event is handled again, the query is at the end again. Messages are newest first.
-func asking(in step.Model, newest []*store.Message) []*store.Message {
+func asking(in step.Model, newest []*transcript.Message) []*transcript.Message {
 	if in.Observe == nil || in.Observe.Query == "" {
 		return newest
 	}
@@ -162,6 +163,6 @@ func asking(in step.Model, newest []*store.Message) []*store.Message {
 			at = i + 1
 		}
 	}
-	query := &store.Message{Message: event.Message{SenderType: event.CreatedByUser, Role: event.RoleUser, Content: in.Observe.Query}}
+	query := &transcript.Message{Message: event.Message{SenderType: event.CreatedByUser, Role: event.RoleUser, Content: in.Observe.Query}}
 	return slices.Insert(slices.Clone(newest), at, query)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -74,7 +75,7 @@ type eventIDs struct {
 }
 
 // getEventInfo returns the tool for a store.
-func getEventInfo(s store.Reader) tool.Tool {
+func getEventInfo(s transcript.Reader) tool.Tool {
 	parameters := fmt.Sprintf(`{"type":"object","properties":{"event_ids":{"type":"array","items":{"type":"string"},`+
 		`"minItems":1,"maxItems":%d,"description":"ids of events of this thread"}},"required":["event_ids"],"additionalProperties":false}`, maxEventIDs)
 	return tool.MustFunc(builtin.GetEventInfo, "Shows events that were observed in this thread: what happened, when, and all that is known about it.",
@@ -88,7 +89,7 @@ func getEventInfo(s store.Reader) tool.Tool {
 }
 
 // readEvents returns the thread's events with these ids, by id.
-func readEvents(ctx context.Context, s store.Reader, key store.Key, ids []string) (map[string]event.EnvEvent, error) {
+func readEvents(ctx context.Context, s transcript.Reader, key store.Key, ids []string) (map[string]event.EnvEvent, error) {
 	var wanted []string
 	for _, id := range ids {
 		// Other ids are not event ids, and stores may reject them.

@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -228,7 +229,7 @@ func (r reader) Messages(ctx context.Context, limit int) ([]event.Message, error
 	if limit == 0 {
 		limit = defaultMessages
 	}
-	newest, err := store.Messages(ctx, r.store, r.key, store.Query{Limit: limit, Newest: true})
+	newest, err := transcript.Messages(ctx, r.store, r.key, store.Query{Limit: limit, Newest: true})
 	if err != nil {
 		return nil, err
 	}

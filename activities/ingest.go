@@ -15,6 +15,7 @@ import (
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -108,7 +109,7 @@ func (a *Activities) customPayload(ctx context.Context, ref step.Ref, eventID st
 			return decision.Custom.Payload, nil
 		}
 	}
-	it, err := store.Content(ctx, a.cfg.Store, ref, eventID)
+	it, err := transcript.Content(ctx, a.cfg.Store, ref, eventID)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, configError(fmt.Errorf("event %s is not in the store, or cannot be read", eventID))
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/threadmill/threadmill/internal/modelcontext"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
@@ -356,7 +357,7 @@ func (c *modelCall) request(ctx context.Context, model string) (llm.Request, err
 
 // giveBack adds their opaque parts to the run's earlier replies, unless hooks have changed them. Such
 // a reply is known by its calls: one without calls ends the run.
-func (c *modelCall) giveBack(messages []*store.Message) {
+func (c *modelCall) giveBack(messages []*transcript.Message) {
 	byCall := map[string]*event.Opaque{}
 	for _, m := range messages {
 		if o := c.opaque[m.Record.ID]; o != nil && len(m.ToolCalls) > 0 && m.Intact() {

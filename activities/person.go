@@ -19,6 +19,7 @@ import (
 	"github.com/threadmill/threadmill/internal/forget"
 	"github.com/threadmill/threadmill/internal/scheduleversions"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -121,7 +122,7 @@ func (a *Activities) lookFor(ctx context.Context, p *forget.Person, key event.Th
 	if p.Concerns(rowOf(row)) {
 		return true, nil
 	}
-	err = store.EachRecord(ctx, a.cfg.Store, key, func(r event.Record) error {
+	err = transcript.EachRecord(ctx, a.cfg.Store, key, func(r event.Record) error {
 		if _, has := p.Record(r); has {
 			found = true
 			return errFound
@@ -262,7 +263,7 @@ func (a *Activities) alone(ctx context.Context, p *forget.Person, key event.Thre
 
 // spoken notes the records of a thread.
 func (a *Activities) spoken(ctx context.Context, key event.ThreadKey, said *forget.Spoken) (*forget.Spoken, error) {
-	err := store.EachRecord(ctx, a.cfg.Store, key, func(r event.Record) error {
+	err := transcript.EachRecord(ctx, a.cfg.Store, key, func(r event.Record) error {
 		said.Note(r)
 		return nil
 	})
@@ -380,7 +381,7 @@ func (f *forgetting) records(ctx context.Context, key event.ThreadKey, s *forget
 		replaced = nil
 		return err
 	}
-	err = store.EachRecord(ctx, f.cfg.Store, key, func(r event.Record) error {
+	err = transcript.EachRecord(ctx, f.cfg.Store, key, func(r event.Record) error {
 		clean, has := s.Clean(r)
 		if !has || s.Tells(r) != titles {
 			return nil

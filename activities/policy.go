@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/step"
-	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -290,7 +290,7 @@ func (p *planner) read(ctx context.Context) error {
 	if p.history != nil || p.unread != nil {
 		return p.unread
 	}
-	records, err := store.AllRecords(ctx, p.a.cfg.Store, p.ref, event.TypeApproval)
+	records, err := transcript.AllRecords(ctx, p.a.cfg.Store, p.ref, event.TypeApproval)
 	if err == nil {
 		history := approval.ReadHistory(records)
 		p.history = &history

@@ -12,8 +12,8 @@ import (
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -29,7 +29,7 @@ func (c *modelCall) knowsEntities() bool {
 
 // retrieve finds the passages for the question of the run, once: further calls of the run find them stored. A search that fails
 // fails the step, which is retried.
-func (c *modelCall) retrieve(ctx context.Context, newest []*store.Message) error {
+func (c *modelCall) retrieve(ctx context.Context, newest []*transcript.Message) error {
 	if !c.retrieves() || c.found != nil {
 		return nil
 	}

@@ -10,12 +10,12 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/store"
 )
 
 const (
-	// contextBytes bounds the conversation that a model call is sent, as [store.Window].Bytes: two million tokens, the largest windows of
+	// contextBytes bounds the conversation that a model call is sent, as [transcript.Window].Bytes: two million tokens, the largest windows of
 	// models, have about as many.
 	contextBytes = 8 << 20
 
@@ -88,7 +88,7 @@ func bytesOf(req llm.Request) (n int) {
 
 // transcript reads the messages of a window when the call has its share of the memory. Only a few calls at once read large
 // ones: how large they are is known when more than a small one has been read.
-func (c *modelCall) transcript(ctx context.Context, w store.Window) ([]*store.Message, error) {
+func (c *modelCall) transcript(ctx context.Context, w transcript.Window) ([]*transcript.Message, error) {
 	others := bytesOf(llm.Request{Messages: []llm.Message{{Content: c.agent.Instructions}}, Tools: c.planner.tools.described()})
 	for _, o := range c.opaque {
 		others += len(o.Data)
@@ -101,17 +101,17 @@ func (c *modelCall) transcript(ctx context.Context, w store.Window) ([]*store.Me
 		if err := c.take(ctx, size+others); err != nil {
 			return nil, err
 		}
-		messages, err := c.a.recent.Transcript(ctx, c.a.cfg.Store, c.in.Thread, c.replaced, w, most)
+		messages, err := c.a.recent.Read(ctx, c.a.cfg.Store, c.in.Thread, c.replaced, w, most)
 		switch {
 		case err == nil:
 			return messages, nil
-		case !errors.Is(err, store.ErrTooLarge):
+		case !errors.Is(err, transcript.ErrTooLarge):
 			return nil, readError(err)
 		}
 		// To wait for more while it has some could be for ever.
 		c.share.free()
 	}
-	return nil, readError(store.ErrTooLarge)
+	return nil, readError(transcript.ErrTooLarge)
 }
 
 // take waits for the share of a context of so many bytes, behind the calls that wait. It returns errInterrupted if the turn is

@@ -6,13 +6,13 @@ import (
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/store"
 )
 
 // sent returns the context that came with the messages of the turn, the oldest first. That of earlier turns is
 // out of date.
-func (v view) sent(newest []*store.Message, eventID string) (out []event.ContextEntry) {
+func (v view) sent(newest []*transcript.Message, eventID string) (out []event.ContextEntry) {
 	for _, m := range slices.Backward(newest) {
 		if v.asks(m) || m.Record.EventID == eventID && v.concerns(m) {
 			out = append(out, event.ContextOf(m.Message)...)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 )
@@ -77,7 +78,7 @@ type statement struct {
 
 // opening returns the first messages of a thread, with the changes of hooks.
 func (a *Activities) opening(ctx context.Context, ref step.Ref) ([]statement, error) {
-	messages, err := store.Messages(ctx, a.cfg.Store, ref, store.Query{Limit: titleMessages, MaxBytes: pageBytes})
+	messages, err := transcript.Messages(ctx, a.cfg.Store, ref, store.Query{Limit: titleMessages, MaxBytes: pageBytes})
 	if err != nil {
 		return nil, readError(err)
 	}

@@ -183,28 +183,6 @@ type Query struct {
 	Newest bool
 }
 
-// pageRecords and pageBytes bound what [EachRecord] has in memory.
-const (
-	pageRecords = 200
-	pageBytes   = 2 << 20
-)
-
-// EachRecord calls do with each record of a thread, in order, until it returns an error. Records that are stored meanwhile are among them.
-func EachRecord(ctx context.Context, s Reader, key Key, do func(event.Record) error) error {
-	for after := int64(0); ; {
-		page, err := s.Records(ctx, key, Query{After: after, Limit: pageRecords, MaxBytes: pageBytes})
-		if err != nil || len(page) == 0 {
-			return err
-		}
-		for _, r := range page {
-			if err := do(r); err != nil {
-				return err
-			}
-		}
-		after = page[len(page)-1].Seq
-	}
-}
-
 // Complete reports whether records, the result of q, are all records that q selects.
 func (q Query) Complete(records []event.Record) bool {
 	bytes := 0

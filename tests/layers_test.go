@@ -22,7 +22,7 @@ var layers = [][]string{
 	{"internal/searchattr", "internal/redaction", "internal/forget", "internal/tracing", "telemetry"},
 	{"webhook"},
 	{"internal/step", "internal/addressing"},
-	{"internal/thread", "internal/modelcontext", "internal/knowledge", "internal/builtin", "internal/names", "internal/registry", "internal/sealed", "internal/toolserver", "internal/modellimit"},
+	{"internal/thread", "internal/transcript", "internal/modelcontext", "internal/knowledge", "internal/builtin", "internal/names", "internal/registry", "internal/sealed", "internal/toolserver", "internal/modellimit"},
 	{"internal/document", "internal/fetch", "internal/tokens"},
 	{"internal/library", "internal/entities"},
 	{"internal/deployment", "internal/gate"},
@@ -84,7 +84,7 @@ var boundaries = []boundary{
 	{
 		name:  "S4-109 decisions are plain Go, without Temporal, I/O or chance",
 		rooms: []string{"internal/thread", "internal/step", "internal/addressing", "internal/knowledge"},
-		only:  []string{"event", "hook", "signals", "internal/recordid", "internal/strictjson", "internal/traceparent", "internal/step", "internal/addressing", "internal/thread", "internal/modelcontext", "internal/knowledge", "rule", "github.com/oklog/ulid/v2", "github.com/google/uuid"},
+		only:  []string{"event", "hook", "signals", "internal/recordid", "internal/strictjson", "internal/traceparent", "internal/step", "internal/addressing", "internal/thread", "internal/transcript", "internal/modelcontext", "internal/knowledge", "rule", "github.com/oklog/ulid/v2", "github.com/google/uuid"},
 		plain: true,
 	},
 	{

@@ -13,12 +13,13 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/workflows"
 )
 
-// Records implements [store.Reader]. Nothing calls it.
+// Records implements [transcript.Reader]. Nothing calls it.
 func (f *fakes) Records(context.Context, store.Key, store.Query) ([]event.Record, error) {
 	return nil, store.ErrNotFound
 }
@@ -35,7 +36,7 @@ func (f *fakes) RecordsByID(_ context.Context, _ store.Key, ids ...string) (out 
 }
 
 func (f *fakes) loadEvent(ctx context.Context, in step.Load) (step.LoadReply, error) {
-	it, err := store.Content(ctx, f, in.Thread, in.EventID)
+	it, err := transcript.Content(ctx, f, in.Thread, in.EventID)
 	if err != nil {
 		return step.LoadReply{}, temporal.NewNonRetryableApplicationError(err.Error(), step.ErrTypeConfig, err)
 	}

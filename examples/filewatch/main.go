@@ -186,7 +186,7 @@ func run(ctx context.Context, taskQueue string) error {
 			return err
 		}
 	}
-	if err := show(ctx, records, store.Key{Namespace: threads.Namespace(), ThreadID: id}); err != nil {
+	if err := show(ctx, runtime, records, store.Key{Namespace: threads.Namespace(), ThreadID: id}); err != nil {
 		return err
 	}
 	return runtime.Close(ctx, id)
@@ -202,7 +202,7 @@ func write(folder, name, text string) error {
 }
 
 // show waits until the agent has answered, and prints the agent's context and its reply.
-func show(ctx context.Context, records store.Store, key store.Key) error {
+func show(ctx context.Context, runtime *threadmill.Runtime, records store.Store, key store.Key) error {
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -219,12 +219,10 @@ func show(ctx context.Context, records store.Store, key store.Key) error {
 		case <-tick.C:
 		}
 	}
-	messages, err := store.Messages(ctx, records, key, store.Query{})
-	if err != nil {
-		return err
-	}
-	for _, m := range messages {
+	for m, err := range runtime.Messages(ctx, key.ThreadID) {
 		switch {
+		case err != nil:
+			return err
 		case len(m.Parts) > 3:
 			held, _, _ := strings.Cut(m.Parts[3].Text, " since ")
 			fmt.Printf("%s: %s. %s\n", m.SenderID, m.Parts[0].Text, held)

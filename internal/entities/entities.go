@@ -16,6 +16,7 @@ import (
 	"sync"
 
 	"github.com/threadmill/threadmill/internal/knowledge"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 )
@@ -23,7 +24,7 @@ import (
 // Config configures [Entities]. Store and Threads are required.
 type Config struct {
 	Store   store.Entities
-	Threads store.Reader
+	Threads transcript.Reader
 
 	// Provider calls Model, "provider/model", which finds entities in texts and compares them. Nil: nothing is found.
 	Provider llm.Provider
@@ -155,7 +156,7 @@ func (e *Entities) text(ctx context.Context, namespace string, x store.Extractio
 	if x.Content != "" {
 		return x.Content, nil
 	}
-	m, err := store.MessageByID(ctx, e.cfg.Threads, store.Key{Namespace: namespace, ThreadID: x.ThreadID}, x.SourceID)
+	m, err := transcript.MessageByID(ctx, e.cfg.Threads, store.Key{Namespace: namespace, ThreadID: x.ThreadID}, x.SourceID)
 	if errors.Is(err, store.ErrNotFound) {
 		return "", nil
 	}

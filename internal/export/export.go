@@ -9,6 +9,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/forget"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -118,14 +119,14 @@ func (e *exporting) personThread(ctx context.Context, key store.Key, spoken *for
 		return err
 	}
 	e.done[key.ThreadID] = row.Parent != "" // others come once
-	if err := store.EachRecord(ctx, e.s, key, func(r event.Record) error {
+	if err := transcript.EachRecord(ctx, e.s, key, func(r event.Record) error {
 		spoken.Note(r)
 		return nil
 	}); err != nil {
 		return err
 	}
 	began, sources := false, map[string]bool{}
-	if err := store.EachRecord(ctx, e.s, key, func(r event.Record) error {
+	if err := transcript.EachRecord(ctx, e.s, key, func(r event.Record) error {
 		if !spoken.Concerns(r) {
 			return nil
 		}
@@ -193,7 +194,7 @@ func (e *exporting) thread(ctx context.Context, key store.Key) (subs []string, e
 	if err := e.out.Encode(Line{Kind: KindThread, Thread: &row}); err != nil {
 		return nil, err
 	}
-	err = store.EachRecord(ctx, e.s, key, func(r event.Record) error {
+	err = transcript.EachRecord(ctx, e.s, key, func(r event.Record) error {
 		e.end.Records++
 		return e.out.Encode(Line{Kind: KindRecord, Record: &r})
 	})

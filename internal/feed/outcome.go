@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
@@ -107,7 +108,7 @@ func (f *Feed) Outcome(ctx context.Context, key store.Key, eventID string, end e
 	}
 	out := signals.TurnResult{EventID: eventID, Status: signals.TurnStatus(e.Status), Error: e.Error, Class: e.Class, Rule: e.Rule, LastRecord: end.ID}
 	for _, id := range e.Replies {
-		m, err := store.MessageByID(ctx, f.cfg.Store, key, id)
+		m, err := transcript.MessageByID(ctx, f.cfg.Store, key, id)
 		switch {
 		case errors.Is(err, store.ErrNotFound): // a processor answered with a message that is not stored
 			continue

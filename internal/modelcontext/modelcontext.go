@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 )
@@ -20,7 +21,7 @@ import (
 // Describe returns what an agent's model sees with a request, and the payload of the record
 // saw.Prompt, which the request has in common with others of the agent: all but the conversation.
 // newest is the transcript that the conversation was made of, and at selects it.
-func Describe(agentName string, req llm.Request, newest []*store.Message, at event.ModelContext) (saw *event.ModelContext, common llm.Request) {
+func Describe(agentName string, req llm.Request, newest []*transcript.Message, at event.ModelContext) (saw *event.ModelContext, common llm.Request) {
 	var instructions int
 	if len(req.Messages) > 0 && req.Messages[0].Role == event.RoleSystem {
 		instructions = 1
@@ -33,8 +34,8 @@ func Describe(agentName string, req llm.Request, newest []*store.Message, at eve
 }
 
 // Window is what at selects of a thread.
-func Window(at event.ModelContext) store.Window {
-	return store.Window{Head: at.Head, Limit: at.Limit, EventID: at.Turn, Also: at.Question, Bytes: at.Bytes}
+func Window(at event.ModelContext) transcript.Window {
+	return transcript.Window{Head: at.Head, Limit: at.Limit, EventID: at.Turn, Also: at.Question, Bytes: at.Bytes}
 }
 
 // parts refers to shown where the conversation repeats it.
@@ -63,7 +64,7 @@ func parts(shown []shownMessage, conversation []llm.Message) []event.ContextPart
 // Reproduce returns the request of a model call, or [store.ErrNotFound] if its record does not tell.
 // exact reports whether the conversation is the one that the model saw, to the letter. It may differ
 // if another version of Threadmill made the call.
-func Reproduce(ctx context.Context, s store.Reader, key store.Key, call event.LLMCall) (req llm.Request, exact bool, err error) {
+func Reproduce(ctx context.Context, s transcript.Reader, key store.Key, call event.LLMCall) (req llm.Request, exact bool, err error) {
 	at := call.Context
 	if at == nil {
 		return req, false, fmt.Errorf("what the model saw for %s: %w", call.MessageID, store.ErrNotFound)
@@ -75,9 +76,9 @@ func Reproduce(ctx context.Context, s store.Reader, key store.Key, call event.LL
 	case len(common) == 0:
 		return req, false, fmt.Errorf("record %s: %w", at.Prompt, store.ErrNotFound)
 	case json.Unmarshal(common[0].Payload, &req) != nil:
-		return req, false, fmt.Errorf("record %s: %w", at.Prompt, store.ErrUnreadable)
+		return req, false, fmt.Errorf("record %s: %w", at.Prompt, transcript.ErrUnreadable)
 	}
-	newest, err := store.Transcript(ctx, s, key, Window(*at))
+	newest, err := transcript.Read(ctx, s, key, Window(*at))
 	if err != nil {
 		return req, false, err
 	}
@@ -96,7 +97,7 @@ func join(shown []shownMessage, parts []event.ContextPart) ([]llm.Message, error
 		if p.Message != nil {
 			var m llm.Message
 			if json.Unmarshal(p.Message, &m) != nil {
-				return nil, store.ErrUnreadable
+				return nil, transcript.ErrUnreadable
 			}
 			out = append(out, m)
 			continue
@@ -139,7 +140,7 @@ func same(a, b *llm.Message) bool {
 
 // seen returns the messages of a transcript, newest first, that an agent's model may see, oldest
 // first.
-func seen(agentName string, newest []*store.Message) []shownMessage {
+func seen(agentName string, newest []*transcript.Message) []shownMessage {
 	out := make([]shownMessage, 0, len(newest))
 	for i := len(newest) - 1; i >= 0; i-- {
 		if shown, ok := SeenBy(agentName, newest[i].Message); ok {

@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill/internal/modelcontext"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
@@ -63,7 +64,7 @@ func decided(id string, d event.Interception) event.Record {
 func (th *thread) ask(limit int, change func([]llm.Message) []llm.Message) (event.LLMCall, llm.Request) {
 	th.t.Helper()
 	at := event.ModelContext{Head: th.head, Limit: limit}
-	newest, err := store.Transcript(th.t.Context(), th, key, modelcontext.Window(at))
+	newest, err := transcript.Read(th.t.Context(), th, key, modelcontext.Window(at))
 	require.NoError(th.t, err)
 	req := llm.Request{Model: "small", Tools: []llm.Tool{{Name: "sum", Description: "Adds.", Parameters: []byte(`{"type":"object"}`)}}}
 	for i := len(newest) - 1; i >= 0; i-- {

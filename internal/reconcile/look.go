@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/thread"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -210,8 +211,8 @@ func unfinished(records []event.Record) map[string]bool {
 // posts returns events as they were posted. It adds those that cannot be to lost.
 func (c *comparison) posts(ctx context.Context, records []event.Record, lost []string) (out []signals.Post, _ []string, err error) {
 	for _, r := range records {
-		it, err := store.Content(ctx, c.cfg.Store, c.key, r.ID)
-		if errors.Is(err, store.ErrUnreadable) || errors.Is(err, store.ErrNotFound) {
+		it, err := transcript.Content(ctx, c.cfg.Store, c.key, r.ID)
+		if errors.Is(err, transcript.ErrUnreadable) || errors.Is(err, store.ErrNotFound) {
 			lost = append(lost, fmt.Sprintf("event %s, whose turn has not ended: its content cannot be read", r.ID))
 			continue
 		}

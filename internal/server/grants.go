@@ -12,8 +12,8 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/store"
 )
 
 type grantsInput struct {
@@ -54,7 +54,7 @@ func (h *approvalHandlers) listGrants(ctx context.Context, in *grantsInput) (*gr
 	if _, err := h.thread(ctx, in.ID); err != nil {
 		return nil, err
 	}
-	records, err := store.AllRecords(ctx, h.store, h.key(in.ID), event.TypeApproval)
+	records, err := transcript.AllRecords(ctx, h.store, h.key(in.ID), event.TypeApproval)
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
@@ -81,7 +81,7 @@ func (h *approvalHandlers) revokeGrant(ctx context.Context, in *revokeInput) (*o
 		return nil, err
 	}
 	// A thread accepts any revocation: only its records tell which approvals exist.
-	records, err := store.AllRecords(ctx, h.store, h.key(in.ID), event.TypeApproval)
+	records, err := transcript.AllRecords(ctx, h.store, h.key(in.ID), event.TypeApproval)
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/guard"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -211,7 +212,7 @@ func (h *messageHandlers) listMessages(ctx context.Context, in *messagesInput) (
 		return nil, err
 	}
 	q := store.Query{After: after, Limit: in.Limit + 1, MaxBytes: pageBytes}
-	stored, err := store.Messages(ctx, h.store, h.key(in.ID), q)
+	stored, err := transcript.Messages(ctx, h.store, h.key(in.ID), q)
 	if err != nil {
 		return nil, h.problem(ctx, in.ID, err)
 	}
@@ -230,8 +231,7 @@ func (h *messageHandlers) listMessages(ctx context.Context, in *messagesInput) (
 			h.logger.Warn("a message cannot be read, and is left out", "thread", in.ID, "record", m.Record.ID, "error", m.Problem)
 		}
 		if !m.Hidden {
-			shown := event.StoredMessage{Message: m.Message, Seq: m.Record.Seq, CreatedAt: m.Record.CreatedAt, Outcome: m.Outcome()}
-			out.Body.Messages = append(out.Body.Messages, shown)
+			out.Body.Messages = append(out.Body.Messages, m.Stored())
 		}
 	}
 	return out, nil

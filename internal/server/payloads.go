@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -20,7 +21,7 @@ func (h *queueHandlers) withPayloads(ctx context.Context, threadID string, items
 	if len(ids) == 0 {
 		return items
 	}
-	contents, err := store.Contents(ctx, h.store, h.key(threadID), ids...)
+	contents, err := transcript.Contents(ctx, h.store, h.key(threadID), ids...)
 	if err != nil {
 		// An outage of the store is logged once, when it begins.
 		if !errors.Is(err, store.ErrUnavailable) {

@@ -8,6 +8,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/projection"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -31,7 +32,7 @@ func Messages(ctx context.Context, s Store, key store.Key, after int64, limit in
 	if len(records) == 0 {
 		return nil, 0, nil
 	}
-	settled, err := store.Messages(ctx, s, key, store.Query{After: after, Before: records[len(records)-1].Seq + 1, Limit: limit})
+	settled, err := transcript.Messages(ctx, s, key, store.Query{After: after, Before: records[len(records)-1].Seq + 1, Limit: limit})
 	if err != nil {
 		return nil, 0, fmt.Errorf("reading the messages of %s: %w", key, err)
 	}

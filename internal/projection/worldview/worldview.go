@@ -9,12 +9,13 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/projection"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/store"
 )
 
 // Store is the part of a [store.Store] that the view reads.
 type Store interface {
-	store.Reader
+	transcript.Reader
 	ToolLog(ctx context.Context, key store.Key, toolCallID string) (store.ToolLog, error)
 }
 

@@ -1,4 +1,4 @@
-package store
+package transcript
 
 import (
 	"context"
@@ -8,25 +8,26 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/store"
 )
 
 // Content returns the payload of an event that a thread accepted and, for an environment event, its
-// timestamp and metadata, as posted. If the event is not stored, it returns [ErrNotFound].
-func Content(ctx context.Context, s Reader, key Key, eventID string) (event.Item, error) {
+// timestamp and metadata, as posted. If the event is not stored, it returns [store.ErrNotFound].
+func Content(ctx context.Context, s Reader, key store.Key, eventID string) (event.Item, error) {
 	all, err := Contents(ctx, s, key, eventID)
 	if err != nil {
 		return event.Item{}, err
 	}
 	it, ok := all[eventID]
 	if !ok {
-		return it, fmt.Errorf("content of event %q: %w", eventID, ErrNotFound)
+		return it, fmt.Errorf("content of event %q: %w", eventID, store.ErrNotFound)
 	}
 	return it, nil
 }
 
 // Contents is [Content] for several events, by their ids. It omits events that are not stored or
 // unreadable; a single unreadable event is an [ErrUnreadable] error.
-func Contents(ctx context.Context, s Reader, key Key, eventIDs ...string) (map[string]event.Item, error) {
+func Contents(ctx context.Context, s Reader, key store.Key, eventIDs ...string) (map[string]event.Item, error) {
 	ids := make([]string, 0, 2*len(eventIDs))
 	for _, id := range eventIDs {
 		ids = append(ids, id, recordid.Unqueued(id))

@@ -1,4 +1,4 @@
-package store_test
+package transcript_test
 
 import (
 	"cmp"
@@ -15,6 +15,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -30,16 +31,16 @@ func person(id, content string) event.Message {
 	return event.Message{ID: id, SenderType: event.CreatedByUser, SenderID: "ann", Content: content}
 }
 
-// transcript is what models are shown: id, text, and the arguments of calls, the oldest first.
-func transcript(t *testing.T, r store.Reader, limit int) []string {
+// shown is what models are shown: id, text, and the arguments of calls, the oldest first.
+func shown(t *testing.T, r transcript.Reader, limit int) []string {
 	t.Helper()
-	return inWindow(t, r, store.Window{Limit: limit})
+	return inWindow(t, r, transcript.Window{Limit: limit})
 }
 
-func inWindow(t *testing.T, r store.Reader, w store.Window) (out []string) {
+func inWindow(t *testing.T, r transcript.Reader, w transcript.Window) (out []string) {
 	t.Helper()
 	w.Head = math.MaxInt64 - 1
-	got, err := store.Transcript(t.Context(), r, key, w)
+	got, err := transcript.Read(t.Context(), r, key, w)
 	require.NoError(t, err)
 	for _, m := range slices.Backward(got) {
 		line := m.Record.ID + " " + m.Content
@@ -58,15 +59,15 @@ func TestTranscriptKeepsContext(t *testing.T) {
 	wrong := person("m2", "hello")
 	wrong.Metadata = map[string]any{event.MetadataContext: "text"}
 	r := newReader(t, messageRecord(m), messageRecord(wrong))
-	w := store.Window{Head: math.MaxInt64 - 1, Limit: 10}
-	got, err := store.Transcript(t.Context(), r, key, w)
+	w := transcript.Window{Head: math.MaxInt64 - 1, Limit: 10}
+	got, err := transcript.Read(t.Context(), r, key, w)
 	require.NoError(t, err)
 	require.Len(t, got, 2)
 	require.Nil(t, got[0].Metadata)
 	require.Len(t, got[1].Metadata, 1)
 	require.Equal(t, m.Metadata[event.MetadataContext], event.ContextOf(got[1].Message))
 	w.Bytes = 2000
-	got, err = store.Transcript(t.Context(), r, key, w)
+	got, err = transcript.Read(t.Context(), r, key, w)
 	require.NoError(t, err)
 	require.Empty(t, event.ContextOf(got[1].Message), "there is no room for it")
 }
@@ -109,9 +110,9 @@ func TestTranscriptOfOneMessage(t *testing.T) {
 			if tc.want != "" {
 				want = []string{tc.want}
 			}
-			require.Equal(t, want, transcript(t, r, 10))
+			require.Equal(t, want, shown(t, r, 10))
 
-			all, err := store.Messages(t.Context(), r, key, store.Query{})
+			all, err := transcript.Messages(t.Context(), r, key, store.Query{})
 			require.NoError(t, err)
 			shown, ok := all[0].ForModels()
 			require.Equal(t, tc.want != "", ok, "however it is read")
@@ -150,12 +151,12 @@ func TestTranscriptOfCalls(t *testing.T) {
 		"withdrawn":                 {[]event.Record{messageRecord(reply), withdrawal("m")}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, tc.want, transcript(t, newReader(t, tc.records...), 10))
+			require.Equal(t, tc.want, shown(t, newReader(t, tc.records...), 10))
 		})
 	}
 	t.Run("a result that is withheld", func(t *testing.T) {
 		result := event.Message{ID: "c1.result", SenderType: event.CreatedByTool, ToolCallID: "c1", Content: "secret", ReplyToMessageID: "m"}
-		got, err := store.Transcript(t.Context(), newReader(t, undecided(result, event.TypeMessage)), key, store.Window{Head: math.MaxInt64 - 1, Limit: 10})
+		got, err := transcript.Read(t.Context(), newReader(t, undecided(result, event.TypeMessage)), key, transcript.Window{Head: math.MaxInt64 - 1, Limit: 10})
 		require.NoError(t, err)
 		require.Len(t, got, 1, "its call is not left without a result")
 		require.Equal(t, "The result of this call was withheld.", got[0].Content)
@@ -172,11 +173,11 @@ func TestTranscriptOfLateDecisions(t *testing.T) {
 	}
 	records = append(records, decision("m0", event.Interception{EventType: event.TypeMessage, Outcome: event.OutcomePassed}), messageRecord(person("m6", "plain")))
 	r := newReader(t, records...)
-	require.Equal(t, []string{"m1 plain", "m2 plain", "m3 plain", "m4 plain", "m5 plain", "m0 retried", "m6 plain"}, transcript(t, r, 10))
-	require.Equal(t, []string{"m5 plain", "m0 retried", "m6 plain"}, transcript(t, r, 3), "also when its record is out of reach")
-	require.Equal(t, []string{"m1 plain", "m0 retried", "m6 plain"}, inWindow(t, r, store.Window{Limit: 2, Also: "m1"}), "what is asked for is there")
+	require.Equal(t, []string{"m1 plain", "m2 plain", "m3 plain", "m4 plain", "m5 plain", "m0 retried", "m6 plain"}, shown(t, r, 10))
+	require.Equal(t, []string{"m5 plain", "m0 retried", "m6 plain"}, shown(t, r, 3), "also when its record is out of reach")
+	require.Equal(t, []string{"m1 plain", "m0 retried", "m6 plain"}, inWindow(t, r, transcript.Window{Limit: 2, Also: "m1"}), "what is asked for is there")
 	for _, id := range []string{"never", "gone"} {
-		require.Equal(t, []string{"m0 retried", "m6 plain"}, inWindow(t, r, store.Window{Limit: 2, Also: id}), "if it was passed")
+		require.Equal(t, []string{"m0 retried", "m6 plain"}, inWindow(t, r, transcript.Window{Limit: 2, Also: id}), "if it was passed")
 	}
 }
 
@@ -187,11 +188,11 @@ func TestTranscriptOfAFlood(t *testing.T) {
 		records = append(records, undecided(person(fmt.Sprint("x", i), "blocked"), event.TypeMessage))
 	}
 	r := newReader(t, records...)
-	require.Equal(t, []string{"a first", "b second"}, transcript(t, r, 100))
+	require.Equal(t, []string{"a first", "b second"}, shown(t, r, 100))
 	r.queries = 0
-	require.Equal(t, []string{"b second"}, transcript(t, newReader(t, records[:2]...), 1))
+	require.Equal(t, []string{"b second"}, shown(t, newReader(t, records[:2]...), 1))
 	plain := newReader(t, records[:2]...)
-	transcript(t, plain, 2)
+	shown(t, plain, 2)
 	require.Equal(t, 1, plain.queries, "one query where nothing was blocked")
 }
 
@@ -207,10 +208,10 @@ func TestTranscriptAtARecord(t *testing.T) {
 	for head := range len(records) {
 		for _, limit := range []int{1, 2, 10} {
 			for _, also := range []string{"", "m2", "m5"} {
-				w := store.Window{Head: int64(head + 1), Limit: limit, EventID: "m2", Also: also}
-				then, err := store.Transcript(t.Context(), newReader(t, records[:head+1]...), key, w)
+				w := transcript.Window{Head: int64(head + 1), Limit: limit, EventID: "m2", Also: also}
+				then, err := transcript.Read(t.Context(), newReader(t, records[:head+1]...), key, w)
 				require.NoError(t, err)
-				now, err := store.Transcript(t.Context(), whole, key, w)
+				now, err := transcript.Read(t.Context(), whole, key, w)
 				require.NoError(t, err)
 				require.Equal(t, contentOf(then), contentOf(now), "head %d, limit %d, also %s", head+1, limit, also)
 			}
@@ -240,16 +241,16 @@ func TestTranscriptOfATurn(t *testing.T) {
 		want = append(want, fmt.Sprintf("turn.result%d result", i))
 	}
 	want = append(want, "turn.2 changed", "x99 other", "x100 other")
-	require.ElementsMatch(t, want, inWindow(t, r, store.Window{Limit: 2, EventID: "turn"}))
-	require.Equal(t, want[len(want)-2:], inWindow(t, r, store.Window{Limit: 2}))
-	require.Equal(t, want[len(want)-2:], inWindow(t, r, store.Window{Limit: 2, EventID: "none"}))
+	require.ElementsMatch(t, want, inWindow(t, r, transcript.Window{Limit: 2, EventID: "turn"}))
+	require.Equal(t, want[len(want)-2:], inWindow(t, r, transcript.Window{Limit: 2}))
+	require.Equal(t, want[len(want)-2:], inWindow(t, r, transcript.Window{Limit: 2, EventID: "none"}))
 
 	r.queries = 0
-	inWindow(t, r, store.Window{Limit: 2, EventID: "x99"})
+	inWindow(t, r, transcript.Window{Limit: 2, EventID: "x99"})
 	require.Equal(t, 1, r.queries, "one query where the turn is within the newest messages")
 }
 
-func contentOf(messages []*store.Message) (out []string) {
+func contentOf(messages []*transcript.Message) (out []string) {
 	for _, m := range messages {
 		out = append(out, m.Content)
 	}
@@ -258,7 +259,7 @@ func contentOf(messages []*store.Message) (out []string) {
 
 // pagesReader remembers the size of the largest page.
 type pagesReader struct {
-	store.Reader
+	transcript.Reader
 	largest int
 }
 
@@ -291,15 +292,15 @@ func TestTranscriptWithinBytes(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		records []event.Record
-		w       store.Window
-		check   func(t *testing.T, newest []*store.Message)
+		w       transcript.Window
+		check   func(t *testing.T, newest []*transcript.Message)
 	}{
-		"older messages are left out": {old, store.Window{}, func(t *testing.T, newest []*store.Message) {
+		"older messages are left out": {old, transcript.Window{}, func(t *testing.T, newest []*transcript.Message) {
 			require.Len(t, newest, bound/(1<<10+256))
 			require.Equal(t, small, newest[0].Content)
 			require.Equal(t, "old199", newest[0].ID)
 		}},
-		"a large message is cut, and says so": {turn[:3], store.Window{}, func(t *testing.T, newest []*store.Message) {
+		"a large message is cut, and says so": {turn[:3], transcript.Window{}, func(t *testing.T, newest []*transcript.Message) {
 			require.Len(t, newest, 3)
 			require.Len(t, newest[0].Content, bound/4)
 			require.Contains(t, newest[0].Content, "[… cut: this is only the beginning of 131072 bytes …]")
@@ -317,19 +318,19 @@ func TestTranscriptWithinBytes(t *testing.T) {
 			require.Equal(t, len(arguments), cut.Bytes)
 			require.True(t, strings.HasPrefix(arguments, cut.Start))
 		}},
-		"a large turn keeps its question and the beginnings of its messages": {slices.Concat(old, turn), store.Window{EventID: "turn", Also: "turn"}, func(t *testing.T, newest []*store.Message) {
+		"a large turn keeps its question and the beginnings of its messages": {slices.Concat(old, turn), transcript.Window{EventID: "turn", Also: "turn"}, func(t *testing.T, newest []*transcript.Message) {
 			require.Equal(t, question.Content, newest[len(newest)-1].Content)
 			require.Len(t, newest[2].Content, bound/4)
 			require.Len(t, newest[10].Content, 512)
 			require.Contains(t, newest[10].Content, "[… cut")
 			require.LessOrEqual(t, len(newest), 3+bound/4/512+1)
 		}},
-		"a long turn that goes on while others post": {slices.Concat(turn, old), store.Window{Limit: 10, EventID: "turn", Also: "turn"}, func(t *testing.T, newest []*store.Message) {
+		"a long turn that goes on while others post": {slices.Concat(turn, old), transcript.Window{Limit: 10, EventID: "turn", Also: "turn"}, func(t *testing.T, newest []*transcript.Message) {
 			require.Equal(t, "old199", newest[0].ID)
 			require.Equal(t, "turn.r59", newest[10].ID)
 			require.Equal(t, question.Content, newest[len(newest)-1].Content)
 		}},
-		"no bound": {turn[:3], store.Window{Bytes: -1}, func(t *testing.T, newest []*store.Message) {
+		"no bound": {turn[:3], transcript.Window{Bytes: -1}, func(t *testing.T, newest []*transcript.Message) {
 			require.Len(t, newest[0].Content, 128<<10)
 		}},
 	} {
@@ -337,7 +338,7 @@ func TestTranscriptWithinBytes(t *testing.T) {
 			w := tc.w
 			w.Head, w.Limit, w.Bytes = math.MaxInt64-1, cmp.Or(w.Limit, 1000), max(cmp.Or(w.Bytes, bound), 0)
 			r := &pagesReader{Reader: newReader(t, tc.records...)}
-			newest, err := store.Transcript(t.Context(), r, key, w)
+			newest, err := transcript.Read(t.Context(), r, key, w)
 			require.NoError(t, err)
 			tc.check(t, newest)
 			texts := 0
@@ -351,8 +352,8 @@ func TestTranscriptWithinBytes(t *testing.T) {
 				require.LessOrEqual(t, texts, bound+bound/4+4<<10+256)
 			}
 			if len(tc.records) > 100 {
-				_, err = store.NewRecent().Transcript(t.Context(), r, key, 0, w, 100<<10)
-				require.ErrorIs(t, err, store.ErrTooLarge)
+				_, err = transcript.NewRecent().Read(t.Context(), r, key, 0, w, 100<<10)
+				require.ErrorIs(t, err, transcript.ErrTooLarge)
 			}
 		})
 	}

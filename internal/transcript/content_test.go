@@ -1,4 +1,4 @@
-package store_test
+package transcript_test
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -48,17 +49,17 @@ func TestContent(t *testing.T) {
 		"one without payload": {record("e1", "job", nil), "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			it, err := store.Content(context.Background(), test.records, store.Key{}, "e1")
+			it, err := transcript.Content(context.Background(), test.records, store.Key{}, "e1")
 			require.NoError(t, err)
 			same(t, test.payload, it.Payload)
 			same(t, test.metadata, it.Metadata)
 		})
 	}
-	_, err := store.Content(context.Background(), stored{}, store.Key{}, "e1")
+	_, err := transcript.Content(context.Background(), stored{}, store.Key{}, "e1")
 	require.ErrorIs(t, err, store.ErrNotFound)
 	broken := stored{"e1": {ID: "e1", Type: event.TypeMessage, Payload: json.RawMessage(`[]`)}}
-	_, err = store.Content(context.Background(), broken, store.Key{}, "e1")
-	require.ErrorIs(t, err, store.ErrUnreadable)
+	_, err = transcript.Content(context.Background(), broken, store.Key{}, "e1")
+	require.ErrorIs(t, err, transcript.ErrUnreadable)
 }
 
 func same(t *testing.T, want string, got json.RawMessage) {

@@ -1,4 +1,4 @@
-package store
+package transcript
 
 import (
 	"cmp"
@@ -7,6 +7,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/store"
 )
 
 // withheldText is the content of a withheld tool result.
@@ -130,12 +131,12 @@ func (w Window) keeps(m *Message, newer int) bool {
 func (w Window) also(m *Message) bool   { return w.Also != "" && m.Record.ID == w.Also }
 func (w Window) ofTurn(m *Message) bool { return w.EventID != "" && m.Record.EventID == w.EventID }
 
-// Transcript returns the messages in a window that models may see, newest first, in the form of
+// Read returns the messages in a window that models may see, newest first, in the form of
 // [Message.ForModels], without the payloads of their records and, except for [event.MetadataContext], metadata. The same window always returns the same messages.
 //
 // It needs one query, and more if many messages were not passed or were passed late, or if the
 // turn began before the newest messages, or if they are large: it reads them in pages.
-func Transcript(ctx context.Context, s Reader, key Key, w Window) ([]*Message, error) {
+func Read(ctx context.Context, s Reader, key store.Key, w Window) ([]*Message, error) {
 	t, err := readTranscript(ctx, s, key, w, 0)
 	if err != nil {
 		return nil, err
@@ -144,9 +145,9 @@ func Transcript(ctx context.Context, s Reader, key Key, w Window) ([]*Message, e
 }
 
 // readTranscript returns [ErrTooLarge] if more than most bytes of payloads would have to be read. 0 = no limit.
-func readTranscript(ctx context.Context, s Reader, key Key, w Window, most int) (*transcript, error) {
+func readTranscript(ctx context.Context, s Reader, key store.Key, w Window, most int) (*transcript, error) {
 	t := &transcript{head: w.Head, limit: w.Limit, room: w.Bytes, most: most, found: decisions{}, seen: map[string]bool{}}
-	q := Query{Before: w.Head + 1, Types: transcribed, Newest: true, Limit: min(max(w.Limit, 1), MaxLimit), MaxBytes: t.pageBytes()}
+	q := store.Query{Before: w.Head + 1, Types: transcribed, Newest: true, Limit: min(max(w.Limit, 1), store.MaxLimit), MaxBytes: t.pageBytes()}
 	for {
 		page, err := s.Records(ctx, key, q)
 		if err != nil {
@@ -162,7 +163,7 @@ func readTranscript(ctx context.Context, s Reader, key Key, w Window, most int) 
 		if len(t.shown) >= w.Limit || w.Bytes > 0 && t.texts >= w.Bytes {
 			break
 		}
-		q.Before, q.Limit = t.from, MaxLimit
+		q.Before, q.Limit = t.from, store.MaxLimit
 	}
 	return t, t.complete(ctx, s, key, w)
 }
@@ -171,8 +172,8 @@ func readTranscript(ctx context.Context, s Reader, key Key, w Window, most int) 
 var transcribed = []string{event.TypeMessage, event.TypeHook}
 
 // readTurn reads the messages of the turn in a window that are older than those that were read, newest first.
-func (t *transcript) readTurn(ctx context.Context, s Reader, key Key, w Window) error {
-	q := Query{Before: t.from, Types: []string{event.TypeMessage}, EventID: w.EventID, Newest: true, Limit: MaxLimit, MaxBytes: t.pageBytes()}
+func (t *transcript) readTurn(ctx context.Context, s Reader, key store.Key, w Window) error {
+	q := store.Query{Before: t.from, Types: []string{event.TypeMessage}, EventID: w.EventID, Newest: true, Limit: store.MaxLimit, MaxBytes: t.pageBytes()}
 	for {
 		page, err := s.Records(ctx, key, q)
 		if err != nil || len(page) == 0 {
@@ -197,14 +198,14 @@ func (t *transcript) readTurn(ctx context.Context, s Reader, key Key, w Window) 
 const byID = 64
 
 // readByID adds the records with the ids, together with others that were read.
-func (t *transcript) readByID(ctx context.Context, s Reader, key Key, w Window, ids []string, with ...event.Record) error {
+func (t *transcript) readByID(ctx context.Context, s Reader, key store.Key, w Window, ids []string, with ...event.Record) error {
 	if len(ids) == 0 {
 		return nil
 	}
 	t.sparse = true
 	step := byID
 	if len(with) > 0 {
-		step = MaxLimit // decisions on messages that were read
+		step = store.MaxLimit // decisions on messages that were read
 	}
 	for some := range slices.Chunk(ids, step) {
 		records, err := s.RecordsByID(ctx, key, some...)
@@ -212,7 +213,7 @@ func (t *transcript) readByID(ctx context.Context, s Reader, key Key, w Window, 
 			return err
 		}
 		with = append(with, slices.DeleteFunc(records, func(r event.Record) bool { return r.Seq > t.head })...)
-		if step == MaxLimit {
+		if step == store.MaxLimit {
 			continue
 		}
 		if err := t.take(with, w); err != nil {
@@ -326,7 +327,7 @@ func contextIn(m event.Message) map[string]any {
 
 // complete reads the messages that were passed within the records read so far but stored before
 // them, and older ones that the window selects.
-func (t *transcript) complete(ctx context.Context, s Reader, key Key, w Window) error {
+func (t *transcript) complete(ctx context.Context, s Reader, key store.Key, w Window) error {
 	var ids []string
 	want := func(messageID string) {
 		if messageID != "" && !t.seen[messageID] {

@@ -1,43 +1,17 @@
-package store
+package transcript
 
 import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/store"
 )
-
-// ErrUnreadable means that a record's payload does not have the form of its type. A retry cannot
-// help.
-var ErrUnreadable = errors.New("is not readable")
-
-// Reader is the part of a [Store] that reads records.
-type Reader interface {
-	Records(ctx context.Context, key Key, q Query) ([]event.Record, error)
-	RecordsByID(ctx context.Context, key Key, ids ...string) ([]event.Record, error)
-}
-
-// AllRecords returns all records of a thread that have one of the types, oldest first.
-func AllRecords(ctx context.Context, s Reader, key Key, types ...string) ([]event.Record, error) {
-	var all []event.Record
-	q := Query{Types: types, Limit: MaxLimit}
-	for {
-		page, err := s.Records(ctx, key, q)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, page...)
-		if q.Complete(page) {
-			return all, nil
-		}
-		q.After = page[len(page)-1].Seq
-	}
-}
 
 // Message is a message with the decisions of hooks.
 type Message struct {
@@ -83,6 +57,11 @@ func (m Message) Outcome() string {
 	return ""
 }
 
+// Stored returns the message with its place in the thread.
+func (m Message) Stored() event.StoredMessage {
+	return event.StoredMessage{Message: m.Message, Seq: m.Record.Seq, CreatedAt: m.Record.CreatedAt, Outcome: m.Outcome()}
+}
+
 // decision is an [event.Interception] and the Seq of its record. An unreadable decision has a
 // problem and counts as a failed hook.
 type decision struct {
@@ -95,11 +74,11 @@ type decision struct {
 // them, even later ones. It ignores q.Types. Hidden messages are included. It needs one more query
 // than the records alone.
 //
-// These are the messages for people. For models, see [Message.ForModels] and [Transcript].
+// These are the messages for people. For models, see [Message.ForModels] and [Read].
 //
 // A message that is unreadable, or that has an unreadable decision, is hidden and has a Problem:
 // otherwise people might see what the decision hides.
-func Messages(ctx context.Context, s Reader, key Key, q Query) ([]Message, error) {
+func Messages(ctx context.Context, s Reader, key store.Key, q store.Query) ([]Message, error) {
 	q.Types = []string{event.TypeMessage}
 	records, err := s.Records(ctx, key, q)
 	if err != nil {
@@ -116,11 +95,33 @@ func Messages(ctx context.Context, s Reader, key Key, q Query) ([]Message, error
 	return out, nil
 }
 
-// MessageByID returns a message with the decisions of hooks on it, or [ErrNotFound].
-func MessageByID(ctx context.Context, s Reader, key Key, id string) (Message, error) {
+// EachMessage returns all messages of a thread, the oldest first, as [Messages] does. An error ends the sequence.
+func EachMessage(ctx context.Context, s Reader, key store.Key) iter.Seq2[Message, error] {
+	return func(yield func(Message, error) bool) {
+		for after := int64(0); ; {
+			page, err := Messages(ctx, s, key, store.Query{After: after, Limit: pageRecords, MaxBytes: pageBytes})
+			if err != nil {
+				yield(Message{}, err)
+				return
+			}
+			for _, m := range page {
+				if !yield(m, nil) {
+					return
+				}
+				after = m.Record.Seq
+			}
+			if len(page) == 0 {
+				return
+			}
+		}
+	}
+}
+
+// MessageByID returns a message with the decisions of hooks on it, or [store.ErrNotFound].
+func MessageByID(ctx context.Context, s Reader, key store.Key, id string) (Message, error) {
 	records, err := s.RecordsByID(ctx, key, id)
 	if err == nil && (len(records) == 0 || records[0].Type != event.TypeMessage) {
-		err = fmt.Errorf("message %q: %w", id, ErrNotFound)
+		err = fmt.Errorf("message %q: %w", id, store.ErrNotFound)
 	}
 	if err != nil {
 		return Message{}, err
@@ -146,13 +147,13 @@ func (d decisions) add(r event.Record) {
 }
 
 // decisionsOn returns the decisions of hooks on the messages in the records.
-func decisionsOn(ctx context.Context, s Reader, key Key, records []event.Record) (decisions, error) {
+func decisionsOn(ctx context.Context, s Reader, key store.Key, records []event.Record) (decisions, error) {
 	ids := make([]string, 0, 3*len(records))
 	for _, r := range records {
 		ids = append(ids, decisionIDs(r.ID)...)
 	}
 	out := decisions{}
-	for some := range slices.Chunk(ids, MaxLimit) {
+	for some := range slices.Chunk(ids, store.MaxLimit) {
 		found, err := s.RecordsByID(ctx, key, some...)
 		if err != nil {
 			return nil, err

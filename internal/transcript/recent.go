@@ -1,4 +1,4 @@
-package store
+package transcript
 
 import (
 	"context"
@@ -8,14 +8,15 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/store"
 )
 
 // Recent keeps the newest messages of the threads in use in memory, and the newest records: the next model call of a thread then
 // reads only what others have stored since.
 type Recent struct {
 	mu    sync.Mutex
-	kept  *simplelru.LRU[Key, recent]
-	tails *simplelru.LRU[Key, tail]
+	kept  *simplelru.LRU[store.Key, recent]
+	tails *simplelru.LRU[store.Key, tail]
 }
 
 const (
@@ -31,8 +32,8 @@ const (
 
 // NewRecent returns a Recent that has nothing yet.
 func NewRecent() *Recent {
-	kept, _ := simplelru.NewLRU[Key, recent](recentThreads, nil) // it fails without a size only
-	tails, _ := simplelru.NewLRU[Key, tail](recentThreads, nil)
+	kept, _ := simplelru.NewLRU[store.Key, recent](recentThreads, nil) // it fails without a size only
+	tails, _ := simplelru.NewLRU[store.Key, tail](recentThreads, nil)
 	return &Recent{kept: kept, tails: tails}
 }
 
@@ -42,9 +43,9 @@ type recent struct {
 	replaced int64
 }
 
-// Transcript returns what the function [Transcript] returns; its messages must not be changed. replaced is [Appended].Replaced of an
+// Read returns what the function [Read] returns; its messages must not be changed. replaced is [store.Appended].Replaced of an
 // append to the thread. It returns [ErrTooLarge] if more than most bytes of payloads would have to be read; 0 = no limit.
-func (c *Recent) Transcript(ctx context.Context, s Reader, key Key, replaced int64, w Window, most int) ([]*Message, error) {
+func (c *Recent) Read(ctx context.Context, s Reader, key store.Key, replaced int64, w Window, most int) ([]*Message, error) {
 	known, ok := c.take(key)
 	if ok = ok && known.replaced == replaced; ok {
 		known.most = most
@@ -66,7 +67,7 @@ func (c *Recent) Transcript(ctx context.Context, s Reader, key Key, replaced int
 }
 
 // Appended takes the records of an append, so that they need not be read.
-func (c *Recent) Appended(key Key, done Appended) {
+func (c *Recent) Appended(key store.Key, done store.Appended) {
 	c.extend(key, done)
 	if known, ok := c.take(key); ok {
 		known.extend(done.Records)
@@ -93,12 +94,12 @@ func (r *recent) extend(records []event.Record) {
 
 // follow adds the records that were stored since. It reports false if the transcript has to be read again: old messages may have
 // changed, older ones are needed, or there are far more than needed.
-func (r *recent) follow(ctx context.Context, s Reader, key Key, w Window) (bool, error) {
+func (r *recent) follow(ctx context.Context, s Reader, key store.Key, w Window) (bool, error) {
 	if w.Head < r.head || w.Bytes != r.room || !r.whole && w.Limit > r.limit || len(r.shown) > 2*w.Limit+100 {
 		return false, nil
 	}
 	if w.Head > r.head {
-		q := Query{After: r.head, Before: w.Head + 1, Types: transcribed, Newest: true, Limit: MaxLimit, MaxBytes: recentBytes}
+		q := store.Query{After: r.head, Before: w.Head + 1, Types: transcribed, Newest: true, Limit: store.MaxLimit, MaxBytes: recentBytes}
 		page, err := s.Records(ctx, key, q)
 		if err != nil || !q.Complete(page) {
 			return false, err
@@ -113,7 +114,7 @@ func (r *recent) follow(ctx context.Context, s Reader, key Key, w Window) (bool,
 }
 
 // take removes the transcript of a thread, so that nobody else changes it meanwhile.
-func (c *Recent) take(key Key) (recent, bool) {
+func (c *Recent) take(key store.Key) (recent, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	r, ok := c.kept.Get(key)
@@ -122,7 +123,7 @@ func (c *Recent) take(key Key) (recent, bool) {
 }
 
 // keep keeps a transcript without decisions: a new decision can change any message, so most of what is kept would not be used again.
-func (c *Recent) keep(key Key, r recent) {
+func (c *Recent) keep(key store.Key, r recent) {
 	if r.sparse || len(r.found) > 0 || r.bytes > recentBytes {
 		return
 	}
@@ -139,7 +140,7 @@ type tail struct {
 }
 
 // extend adds the records of an append. If others were stored in between, the tail begins after those.
-func (t *tail) extend(done Appended) {
+func (t *tail) extend(done store.Appended) {
 	for _, r := range done.Records {
 		if r.Seq > t.head+1 {
 			t.records, t.bytes = nil, 0
@@ -150,7 +151,7 @@ func (t *tail) extend(done Appended) {
 	}
 }
 
-func (c *Recent) extend(key Key, done Appended) {
+func (c *Recent) extend(key store.Key, done store.Appended) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t, _ := c.tails.Get(key)
@@ -165,7 +166,7 @@ func (c *Recent) extend(key Key, done Appended) {
 
 // RecordsByID returns the records with these ids that exist, in order of Seq. None of them is older than the record with the id first.
 // At is the result of an append to the thread.
-func (c *Recent) RecordsByID(ctx context.Context, s Reader, key Key, at Appended, first string, ids ...string) ([]event.Record, error) {
+func (c *Recent) RecordsByID(ctx context.Context, s Reader, key store.Key, at store.Appended, first string, ids ...string) ([]event.Record, error) {
 	c.mu.Lock()
 	t, _ := c.tails.Get(key)
 	c.mu.Unlock()

@@ -1,4 +1,4 @@
-package store_test
+package transcript_test
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
 )
@@ -68,7 +69,7 @@ func TestOutcome(t *testing.T) {
 		"replaced":    {messageRecord(person("m", "x")), decision("m", event.Interception{EventType: event.TypeMessage, Outcome: event.OutcomeReplaced, Message: &changed})},
 		"withdrawn":   {messageRecord(person("m", "x")), withdrawal("m")},
 	} {
-		all, err := store.Messages(t.Context(), newReader(t, records...), key, store.Query{})
+		all, err := transcript.Messages(t.Context(), newReader(t, records...), key, store.Query{})
 		require.NoError(t, err)
 		require.Equal(t, want, all[0].Outcome())
 		_, seen := all[0].ForModels()
@@ -121,7 +122,7 @@ func TestMessagesAsHooksHaveLeftThem(t *testing.T) {
 				_, err := r.Append(t.Context(), key, store.Batch{Records: []event.Record{decision("m", *tc.decision)}})
 				require.NoError(t, err)
 			}
-			got, err := store.Messages(t.Context(), r, key, store.Query{})
+			got, err := transcript.Messages(t.Context(), r, key, store.Query{})
 			require.NoError(t, err)
 			require.Len(t, got, 1)
 			require.Equal(t, "m", got[0].ID)
@@ -159,7 +160,7 @@ func TestMessagesOfAPage(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			r.queries = 0
-			got, err := store.Messages(t.Context(), r, key, tc.q)
+			got, err := transcript.Messages(t.Context(), r, key, tc.q)
 			require.NoError(t, err)
 			var contents []string
 			for _, m := range got {
@@ -186,7 +187,7 @@ func TestMessagesAskForNoMoreThanAQueryReturns(t *testing.T) {
 	last := fmt.Sprint("m", store.MaxLimit)
 	changed := text(last, "changed")
 	e := &endless{*newReader(t, decision(last, event.Interception{Outcome: event.OutcomeReplaced, Message: &changed}))}
-	got, err := store.Messages(t.Context(), e, key, store.Query{})
+	got, err := transcript.Messages(t.Context(), e, key, store.Query{})
 	require.NoError(t, err)
 	require.Len(t, got, store.MaxLimit+1)
 	require.Equal(t, "changed", got[store.MaxLimit].Content)
@@ -202,36 +203,36 @@ func TestMessagesThatCannotBeRead(t *testing.T) {
 		`hook record "m.hook"`: {messageRecord(text("m", "a secret")), broken(recordid.Interception("m"), event.TypeHook)},
 	} {
 		records = append([]event.Record{messageRecord(text("a", "before"))}, append(records, messageRecord(text("z", "after")))...)
-		got, err := store.Messages(t.Context(), newReader(t, records...), key, store.Query{})
+		got, err := transcript.Messages(t.Context(), newReader(t, records...), key, store.Query{})
 		require.NoError(t, err)
 		require.Len(t, got, 3, "it concerns no other")
 		require.Equal(t, []string{"before", "", "after"}, []string{got[0].Content, got[1].Content, got[2].Content})
 		require.True(t, got[1].Hidden)
-		require.ErrorIs(t, got[1].Problem, store.ErrUnreadable)
+		require.ErrorIs(t, got[1].Problem, transcript.ErrUnreadable)
 		require.ErrorContains(t, got[1].Problem, name)
 		require.NoError(t, errors.Join(got[0].Problem, got[2].Problem))
 	}
 	r := newReader(t, messageRecord(text("m", "one")))
 	r.problem = errors.New("no connection")
-	_, err := store.Messages(t.Context(), r, key, store.Query{})
+	_, err := transcript.Messages(t.Context(), r, key, store.Query{})
 	require.ErrorIs(t, err, r.problem)
-	require.NotErrorIs(t, err, store.ErrUnreadable, "it may be read later")
+	require.NotErrorIs(t, err, transcript.ErrUnreadable, "it may be read later")
 	require.NoError(t, r.Close())
-	_, err = store.Messages(t.Context(), r, key, store.Query{})
+	_, err = transcript.Messages(t.Context(), r, key, store.Query{})
 	require.Error(t, err)
 }
 
 func TestMessageByID(t *testing.T) {
 	changed := text("m", "changed")
 	r := newReader(t, messageRecord(text("a", "before")), messageRecord(text("m", "one")), decision("m", event.Interception{Outcome: event.OutcomeReplaced, Message: &changed}))
-	got, err := store.MessageByID(t.Context(), r, key, "m")
+	got, err := transcript.MessageByID(t.Context(), r, key, "m")
 	require.NoError(t, err)
 	require.Equal(t, "changed", got.Content)
 	for _, id := range []string{"z", recordid.Interception("m")} {
-		_, err = store.MessageByID(t.Context(), r, key, id)
+		_, err = transcript.MessageByID(t.Context(), r, key, id)
 		require.ErrorIs(t, err, store.ErrNotFound, "there is no such message")
 	}
 	r.problem = errors.New("no connection")
-	_, err = store.MessageByID(t.Context(), r, key, "m")
+	_, err = transcript.MessageByID(t.Context(), r, key, "m")
 	require.ErrorIs(t, err, r.problem)
 }

@@ -1,4 +1,4 @@
-package store_test
+package transcript_test
 
 import (
 	"fmt"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
+	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
 )
@@ -20,7 +21,7 @@ type growing struct {
 	t *testing.T
 	*rand.Rand
 	teststore.Store
-	recent *store.Recent
+	recent *transcript.Recent
 	ids    []string
 	done   store.Appended
 }
@@ -74,13 +75,13 @@ func TestRecent(t *testing.T) {
 	for seed := range uint64(20) {
 		db, err := sqlite.Open(t.Context(), sqlite.Config{})
 		require.NoError(t, err)
-		g := &growing{t: t, Rand: rand.New(rand.NewPCG(seed, 0)), Store: db, recent: store.NewRecent(), ids: []string{"m"}}
+		g := &growing{t: t, Rand: rand.New(rand.NewPCG(seed, 0)), Store: db, recent: transcript.NewRecent(), ids: []string{"m"}}
 		g.append(messageRecord(text("m", "first")))
 		for range 150 {
 			for range g.IntN(3) {
 				g.grow()
 			}
-			w := store.Window{Head: g.done.Head, Limit: []int{3, 10, 40}[g.IntN(3)], Bytes: []int{0, 2000, 6000}[seed%3]}
+			w := transcript.Window{Head: g.done.Head, Limit: []int{3, 10, 40}[g.IntN(3)], Bytes: []int{0, 2000, 6000}[seed%3]}
 			switch g.IntN(5) {
 			case 0:
 				w.EventID = g.any()
@@ -89,9 +90,9 @@ func TestRecent(t *testing.T) {
 			case 2:
 				w.Head = g.Int64N(w.Head + 1)
 			}
-			want, err := store.Transcript(t.Context(), db, key, w)
+			want, err := transcript.Read(t.Context(), db, key, w)
 			require.NoError(t, err)
-			got, err := g.recent.Transcript(t.Context(), db, key, g.done.Replaced, w, 0)
+			got, err := g.recent.Read(t.Context(), db, key, g.done.Replaced, w, 0)
 			require.NoError(t, err)
 			require.Equal(t, want, got, "seed %d, %+v", seed, w)
 
@@ -110,12 +111,12 @@ func TestRecent(t *testing.T) {
 // TestRecentReadsWhatIsNew: each record of a thread is read once.
 func TestRecentReadsWhatIsNew(t *testing.T) {
 	r := newReader(t)
-	recent := store.NewRecent()
+	recent := transcript.NewRecent()
 	for n := range 200 {
 		_, err := r.Append(t.Context(), key, store.Batch{Records: []event.Record{messageRecord(text(fmt.Sprint("m", n), "text"))}})
 		require.NoError(t, err)
 		r.read = 0
-		got, err := recent.Transcript(t.Context(), r, key, 0, store.Window{Head: int64(n + 1), Limit: 100}, 0)
+		got, err := recent.Read(t.Context(), r, key, 0, transcript.Window{Head: int64(n + 1), Limit: 100}, 0)
 		require.NoError(t, err)
 		require.Len(t, got, min(n+1, 100))
 		require.LessOrEqual(t, r.read, 1)
@@ -125,7 +126,7 @@ func TestRecentReadsWhatIsNew(t *testing.T) {
 // TestRecentKnowsItsAppends: what the process has appended itself is not read.
 func TestRecentKnowsItsAppends(t *testing.T) {
 	r := newReader(t)
-	recent := store.NewRecent()
+	recent := transcript.NewRecent()
 	add := func(told bool, ids ...string) store.Appended {
 		t.Helper()
 		var batch store.Batch
@@ -142,7 +143,7 @@ func TestRecentKnowsItsAppends(t *testing.T) {
 	read := func(done store.Appended, want int, ids ...string) (queries int) {
 		t.Helper()
 		r.queries = 0
-		messages, err := recent.Transcript(t.Context(), r, key, done.Replaced, store.Window{Head: done.Head, Limit: 100}, 0)
+		messages, err := recent.Read(t.Context(), r, key, done.Replaced, transcript.Window{Head: done.Head, Limit: 100}, 0)
 		require.NoError(t, err)
 		require.Len(t, messages, want)
 		records, err := recent.RecordsByID(t.Context(), r, key, done, ids[0], ids...)
