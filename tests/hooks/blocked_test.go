@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -51,6 +52,24 @@ func requireBlockedFor(w *harness.Harness, thread, to string, blocked []string, 
 			require.NotContains(w.T, call.Raw, text, "what was blocked is shown to no model")
 		}
 	}
+	requireListed(w, thread)
+}
+
+// requireListed: a Go program lists the messages that the HTTP API lists.
+func requireListed(w *harness.Harness, thread string) {
+	w.T.Helper()
+	listed := []event.StoredMessage{}
+	for m, err := range w.Runtime.Messages(w.Ctx(), thread) {
+		require.NoError(w.T, err)
+		listed = append(listed, m)
+	}
+	raw, err := json.Marshal(listed)
+	require.NoError(w.T, err)
+	status, body := check.Request(w.T, w, http.MethodGet, "/v1/threads/"+thread+"/messages?limit=200", nil)
+	require.Equal(w.T, http.StatusOK, status)
+	of, err := json.Marshal(body["messages"])
+	require.NoError(w.T, err)
+	require.JSONEq(w.T, string(of), string(raw))
 }
 
 // asksForTitle reports whether a call is for a title. One that arrives just now shows nothing yet.

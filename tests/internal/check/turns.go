@@ -17,7 +17,7 @@ import (
 )
 
 // Request sends a request to the API, and returns the status and the decoded answer.
-func Request(t *testing.T, w *harness.Harness, method, path string, body any) (int, map[string]any) {
+func Request(t testing.TB, w *harness.Harness, method, path string, body any) (int, map[string]any) {
 	t.Helper()
 	var in bytes.Buffer
 	if body != nil {
