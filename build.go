@@ -38,7 +38,7 @@ func New(cfg Config) (*Runtime, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	changing := cfg.AgentSource != nil
+	changing, dials := cfg.AgentSource != nil, cfg.Temporal == nil
 	if err := cfg.setDefaults(); err != nil {
 		return nil, err
 	}
@@ -76,6 +76,10 @@ func New(cfg Config) (*Runtime, error) {
 		cfg: cfg, store: observed, rules: rules, known: known, observer: observer, queuesOfSteps: cfg.stepQueues(tools),
 		workflows: workflows.Workflows{Hooks: hooks, Rules: rules, Redact: cfg.Redact, StaleAfter: cfg.StaleAfter},
 	}
+	r.background.ended = make(chan struct{})
+	if dials {
+		r.background.close = cfg.Temporal.Close
+	}
 	if observer != nil {
 		r.workflows.Observer = observer
 	}
@@ -94,8 +98,6 @@ func New(cfg Config) (*Runtime, error) {
 // validate reports the first field that has no valid value, whatever the others have.
 func (cfg *Config) validate() error {
 	switch {
-	case cfg.Temporal == nil:
-		return errors.New("threadmill: Config.Temporal is required: a client from client.Dial")
 	case cfg.Store == nil:
 		return errors.New("threadmill: Config.Store is required: one from sqlite.Open or postgres.Open")
 	case cfg.StaleAfter != 0 && cfg.StaleAfter < minStaleAfter:

@@ -6,9 +6,9 @@
 //
 // A [Config] declares agents and tools, and [New] returns a [Runtime]:
 //
-//   - [Runtime.Run] runs a worker; [Runtime.Register] adds the workflows to a worker of your own.
+//   - [Runtime.Start] and [Runtime.Run] run a worker; [Runtime.Register] adds the workflows to a worker of your own.
 //   - [Runtime.Send] sends a message and returns its [Turn], with the agent's reply.
-//   - [Runtime.Close] closes a thread.
+//   - [Runtime.CloseThread] closes a thread.
 //   - [Runtime.Handler] serves the HTTP API, beside handlers of the application.
 //   - [Runtime.Client] is a client for everything else: decisions, queues, tasks, schedules.
 //   - [Runtime.Documents] adds and finds documents that agents answer from.

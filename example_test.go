@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"log"
 
-	"go.temporal.io/sdk/client"
-
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
@@ -17,31 +15,22 @@ import (
 
 // A worker and a message in one process. The Temporal server is that of `go run ./devserver`.
 func Example() {
-	ctx, cancel := context.WithCancel(context.Background())
-	defer cancel()
-
-	temporal, err := client.DialContext(ctx, client.Options{})
-	if err != nil {
-		log.Fatal(err)
-	}
+	ctx := context.Background()
 	records, err := sqlite.Open(ctx, sqlite.Config{Path: "threads.db"})
 	if err != nil {
 		log.Fatal(err)
 	}
 	runtime, err := threadmill.New(threadmill.Config{
-		Temporal: temporal,
-		Store:    records,
-		Agents:   []agent.Agent{{Name: "echo", Model: "demo/any"}},
-		Models:   map[string]llm.Provider{"demo": demo.New(demo.Config{})},
+		Store:  records,
+		Agents: []agent.Agent{{Name: "echo", Model: "demo/any"}},
+		Models: map[string]llm.Provider{"demo": demo.New(demo.Config{})},
 	})
 	if err != nil {
 		log.Fatal(err)
 	}
-	go func() {
-		if err := runtime.Run(ctx); err != nil {
-			log.Fatal(err)
-		}
-	}()
+	if err := runtime.Start(ctx); err != nil {
+		log.Fatal(err)
+	}
 
 	turn, err := runtime.Send(ctx, event.NewMessage{SenderID: "ann", Content: "Hello"}, threadmill.SendOptions{})
 	if err != nil {
@@ -52,6 +41,9 @@ func Example() {
 		log.Fatal(err)
 	}
 	fmt.Println(result.Message.Content)
+	if err := runtime.Stop(ctx); err != nil {
+		log.Fatal(err)
+	}
 }
 
 // Events are the pieces of a reply, and everything else that happens in the turn.

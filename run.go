@@ -62,7 +62,12 @@ const reportWithin = 5 * time.Second
 // Run runs a worker for each task queue until ctx ends, and then waits up to [Config].StopTimeout
 // for running steps. It first registers the search attributes of threads with Temporal, and makes sure that the task queue of the
 // threads is this program's: see [Runtime.Serve]. The end of ctx is no error.
-func (r *Runtime) Run(ctx context.Context) error {
+//
+// [Runtime.Start] does the same in the background.
+func (r *Runtime) Run(ctx context.Context) error { return r.run(ctx, func() {}) }
+
+// run calls ready when the workers wait for work.
+func (r *Runtime) run(ctx context.Context, ready func()) error {
 	if err := threadclient.EnsureAttributes(ctx, r.cfg.Temporal, r.cfg.TemporalNamespace); err != nil {
 		if ctx.Err() != nil {
 			return nil
@@ -74,14 +79,15 @@ func (r *Runtime) Run(ctx context.Context) error {
 		worker.SetStickyWorkflowCacheSize(0)
 	}
 	defer r.runTools(ctx)() // after the last step, which may need a tool
+	work := func(ctx context.Context) error { return r.runWorkers(ctx, ready) }
 	if r.cfg.OnlyToolQueues {
-		return r.runWorkers(ctx)
+		return work(ctx)
 	}
-	return r.Serve(ctx, r.runWorkers)
+	return r.Serve(ctx, work)
 }
 
 // runWorkers runs the workers until ctx ends.
-func (r *Runtime) runWorkers(ctx context.Context) error {
+func (r *Runtime) runWorkers(ctx context.Context, ready func()) error {
 	identity, err := r.WorkerIdentity(ctx)
 	if err != nil {
 		return err
@@ -125,6 +131,7 @@ func (r *Runtime) runWorkers(ctx context.Context) error {
 	counted := r.observer.CountWaiting(counting, r.cfg.Store, r.cfg.Namespace, r.lastPass, r.cfg.Logger)
 	defer func() { stopCounting(); counted() }()
 	defer r.lead(ctx)() // last, as threads do not wait for it
+	ready()
 	select {
 	case <-ctx.Done():
 		return nil

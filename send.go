@@ -248,12 +248,12 @@ func (r *Runtime) newFollower(m event.NewMessage, o SendOptions) (*follower, err
 	return f, threadclient.Prepare(m.ThreadID, &f.post)
 }
 
-// Close closes a thread and waits until it has ended: pending work ends as interrupted. A worker must
+// CloseThread closes a thread and waits until it has ended: pending work ends as interrupted. A worker must
 // run. Closing a closed thread has no effect. The error wraps [signals.ErrThreadNotFound] if there is no
 // such thread, and the error of ctx if the thread has not ended before; it then still closes.
-// See [threadclient.Client.Close] for threads of other namespaces.
-func (r *Runtime) Close(ctx context.Context, threadID string) error {
-	if err := r.client.Close(ctx, threadID, defaultSender); err != nil {
+// See [threadclient.Client.CloseThread] for threads of other namespaces.
+func (r *Runtime) CloseThread(ctx context.Context, threadID string) error {
+	if err := r.client.CloseThread(ctx, threadID, defaultSender); err != nil {
 		return fmt.Errorf("threadmill: closing a thread: %w", err)
 	}
 	return nil

@@ -39,9 +39,11 @@ import (
 	"github.com/threadmill/threadmill/world"
 )
 
-// Config configures a [Runtime]. Temporal, Store, and Agents or AgentSource are required.
+// Config configures a [Runtime]. Store, and Agents or AgentSource are required.
 type Config struct {
-	// Temporal is a connected client, and TemporalNamespace its namespace. Default "default".
+	// Temporal is a client, and TemporalNamespace its namespace. Default: a client for the address and the namespace of the environment's
+	// TEMPORAL_* variables or configuration file, as Temporal's own tools read them, localhost:7233 and "default" without any. It
+	// connects when it is first used, and [Runtime.Stop] closes it.
 	Temporal          client.Client
 	TemporalNamespace string
 
@@ -248,6 +250,8 @@ type Runtime struct {
 	keeper    *queueowner.Keeper
 
 	closeStreams context.CancelFunc
+
+	background background
 }
 
 // workflowsURL returns the address of the list of workflows in Temporal's Web UI.
@@ -270,9 +274,6 @@ func (r *Runtime) ready(ctx context.Context) map[string]error {
 func (cfg *Config) setDefaults() error {
 	cfg.Program = cmp.Or(cfg.Program, queueowner.Program())
 	cfg.TaskQueue = cmp.Or(cfg.TaskQueue, queueowner.Name(cfg.Program))
-	if cfg.TemporalNamespace == "" {
-		cfg.TemporalNamespace = client.DefaultNamespace
-	}
 	if cfg.StopTimeout == 0 {
 		cfg.StopTimeout = activities.DefaultStopTimeout
 	}
@@ -280,6 +281,12 @@ func (cfg *Config) setDefaults() error {
 		cfg.Logger = slog.Default()
 	}
 	cfg.Logger = redactlog.New(cfg.Redact, cfg.Logger)
+	if cfg.Temporal == nil {
+		if err := cfg.dial(); err != nil {
+			return fmt.Errorf("threadmill: Config.Temporal: %w", err)
+		}
+	}
+	cfg.TemporalNamespace = cmp.Or(cfg.TemporalNamespace, client.DefaultNamespace)
 	if cfg.Stream == nil {
 		cfg.Stream = memory.New(memory.Config{})
 	}

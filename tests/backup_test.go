@@ -156,7 +156,7 @@ func (d *drill) after(t *testing.T, w *harness.Harness) {
 	}, testenv.Patience, testenv.Tick, "one of the two calls waits")
 	require.NoError(t, w.Threads.Open(w.Ctx(), "new", signals.Start{Agents: []string{"assistant"}, Title: "The thread new"}, nil))
 	require.Equal(t, signals.TurnCompleted, w.Say("new", "use note {}").Status)
-	require.NoError(t, w.Threads.Close(w.Ctx(), "closed", "ann"))
+	require.NoError(t, w.Threads.CloseThread(w.Ctx(), "closed", "ann"))
 	d.atRest(t, w)
 	d.transcripts = map[string]string{}
 	for _, id := range d.threads(t, w) {

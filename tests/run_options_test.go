@@ -124,7 +124,7 @@ func runInterrupted(t *testing.T, w *harness.Harness) {
 		_, err = gone.Wait(w.Ctx())
 		require.ErrorIs(t, err, context.Canceled)
 		completes(t, free())
-		require.NoError(t, w.Runtime.Close(w.Ctx(), id))
+		require.NoError(t, w.Runtime.CloseThread(w.Ctx(), id))
 		require.ErrorIs(t, gone.Interrupt(w.Ctx()), signals.ErrThreadClosed)
 	})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -263,6 +264,46 @@ func TestRunWithItsContext(t *testing.T) {
 	})
 }
 
+// TestStart runs the workers in the background, with the Temporal client of the environment.
+func TestStart(t *testing.T) {
+	w := harness.New(t, harness.Options{NoWorker: true})
+	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "none.toml"))
+	t.Setenv("TEMPORAL_ADDRESS", w.Server.Addr())
+	t.Setenv("TEMPORAL_NAMESPACE", "default")
+	own := func(cfg *threadmill.Config) { cfg.Temporal, cfg.TemporalNamespace = nil, "" }
+	t.Run("S0-01 a message is answered", func(t *testing.T) {
+		r := w.Beside(own)
+		require.NoError(t, r.Start(w.Ctx()))
+		require.ErrorContains(t, r.Start(w.Ctx()), "was started before")
+		turn, err := r.Send(w.Ctx(), event.NewMessage{Content: "hello"}, threadmill.SendOptions{})
+		require.NoError(t, err)
+		out, err := turn.Wait(w.Ctx())
+		require.NoError(t, err)
+		require.Equal(t, "hello", out.Message.Content)
+		select {
+		case <-r.Stopped():
+			t.Fatal("the workers run")
+		default:
+		}
+		require.NoError(t, r.Stop(w.Ctx()))
+		<-r.Stopped()
+		require.ErrorContains(t, r.CloseThread(w.Ctx(), turn.ThreadID()), "closing", "the client is closed")
+	})
+	t.Run("no Temporal", func(t *testing.T) {
+		t.Setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
+		r := w.Beside(own)
+		require.ErrorContains(t, r.Start(w.Ctx()), "127.0.0.1:1")
+		<-r.Stopped()
+		require.Error(t, r.Stop(w.Ctx()), "the error with which they ended")
+	})
+	t.Run("stopped while it starts", func(t *testing.T) {
+		ctx, cancel := context.WithCancel(w.Ctx())
+		cancel()
+		require.ErrorIs(t, w.Beside(own).Start(ctx), context.Canceled)
+	})
+	t.Run("never started", func(t *testing.T) { require.NoError(t, w.Beside(own).Stop(w.Ctx())) })
+}
+
 // TestRunOpensThreads sends messages to threads that do not exist yet.
 func TestRunOpensThreads(t *testing.T) {
 	t.Parallel()
@@ -301,14 +342,14 @@ func TestRunOpensThreads(t *testing.T) {
 		half := w.Provider.Block(2)
 		running := begin(w, id, "count 5", threadmill.SendOptions{})
 		<-half.Reached()
-		require.NoError(t, w.Runtime.Close(w.Ctx(), id))
+		require.NoError(t, w.Runtime.CloseThread(w.Ctx(), id))
 		half.Release()
 		out, err := running.Wait(w.Ctx())
 		require.NoError(t, err)
 		require.Equal(t, signals.TurnInterrupted, out.Status)
-		require.NoError(t, w.Runtime.Close(w.Ctx(), id), "once more")
+		require.NoError(t, w.Runtime.CloseThread(w.Ctx(), id), "once more")
 		_, err = w.Runtime.Send(w.Ctx(), event.NewMessage{ThreadID: id, Content: "hello"}, threadmill.SendOptions{})
 		require.ErrorIs(t, err, signals.ErrThreadClosed)
-		require.ErrorIs(t, w.Runtime.Close(w.Ctx(), "no-such-thread"), signals.ErrThreadNotFound)
+		require.ErrorIs(t, w.Runtime.CloseThread(w.Ctx(), "no-such-thread"), signals.ErrThreadNotFound)
 	})
 }

@@ -72,11 +72,10 @@ func run(ctx context.Context, taskQueue string) error {
 	if err != nil {
 		return err
 	}
-	go func() {
-		if err := runtime.Run(ctx); err != nil {
-			log.Fatal(err)
-		}
-	}()
+	if err := runtime.Start(ctx); err != nil {
+		return err
+	}
+	defer func() { _ = runtime.Stop(ctx) }()
 
 	id := signals.NewID()
 	if err := turn(ctx, runtime, temporal, id, "Your refund is on its way.", Ruling{Release: true, By: "bob"}); err != nil {
@@ -85,7 +84,7 @@ func run(ctx context.Context, taskQueue string) error {
 	if err := turn(ctx, runtime, temporal, id, "You get nothing.", Ruling{By: "bob"}); err != nil {
 		return err
 	}
-	return runtime.Close(ctx, id)
+	return runtime.CloseThread(ctx, id)
 }
 
 // turn posts a message, which the offline model repeats, and sends a ruling on the reply.

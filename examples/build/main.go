@@ -8,13 +8,8 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"log/slog"
 	"strings"
 	"time"
-
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
-	sdklog "go.temporal.io/sdk/log"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
@@ -99,16 +94,6 @@ func main() {
 }
 
 func run(ctx context.Context, taskQueue string) error {
-	options, err := envconfig.LoadDefaultClientOptions()
-	if err != nil {
-		return err
-	}
-	options.Logger = sdklog.NewStructuredLogger(slog.Default())
-	temporal, err := client.DialContext(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer temporal.Close()
 	records, err := sqlite.Open(ctx, sqlite.Config{})
 	if err != nil {
 		return err
@@ -126,7 +111,7 @@ func run(ctx context.Context, taskQueue string) error {
 		}
 	}
 	runtime, err := threadmill.New(threadmill.Config{
-		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
+		TaskQueue: taskQueue, Store: records,
 		Agents: []agent.Agent{{Name: "clerk", Model: "offline/any", Tools: []string{"build"}}},
 		Models: map[string]llm.Provider{"offline": offline()},
 		Tools:  []tool.Tool{newBuild(compile)},
@@ -135,17 +120,16 @@ func run(ctx context.Context, taskQueue string) error {
 	if err != nil {
 		return err
 	}
-	go func() {
-		if err := runtime.Run(ctx); err != nil {
-			log.Fatal(err)
-		}
-	}()
+	if err := runtime.Start(ctx); err != nil {
+		return err
+	}
+	defer func() { _ = runtime.Stop(ctx) }()
 
 	id := signals.NewID()
 	if err := talk(ctx, runtime, id, func() { close(compiled) }, ends); err != nil {
 		return err
 	}
-	return runtime.Close(ctx, id)
+	return runtime.CloseThread(ctx, id)
 }
 
 // talk starts a build, talks about something else, and waits for the report.

@@ -8,12 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"log/slog"
 	"time"
-
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
-	sdklog "go.temporal.io/sdk/log"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
@@ -65,23 +60,13 @@ func main() {
 }
 
 func run(ctx context.Context, taskQueue string) error {
-	options, err := envconfig.LoadDefaultClientOptions()
-	if err != nil {
-		return err
-	}
-	options.Logger = sdklog.NewStructuredLogger(slog.Default())
-	temporal, err := client.DialContext(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer temporal.Close()
 	records, err := sqlite.Open(ctx, sqlite.Config{})
 	if err != nil {
 		return err
 	}
 	defer records.Close()
 	runtime, err := threadmill.New(threadmill.Config{
-		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
+		TaskQueue: taskQueue, Store: records,
 		Agents:     []agent.Agent{{Name: "clerk", Model: "demo/any"}},
 		Models:     map[string]llm.Provider{"demo": demo.New(demo.Config{Quiet: true})},
 		Processors: []hook.Processor{orders()},
@@ -89,11 +74,10 @@ func run(ctx context.Context, taskQueue string) error {
 	if err != nil {
 		return err
 	}
-	go func() {
-		if err := runtime.Run(ctx); err != nil {
-			log.Fatal(err)
-		}
-	}()
+	if err := runtime.Start(ctx); err != nil {
+		return err
+	}
+	defer func() { _ = runtime.Stop(ctx) }()
 
 	threads, id := runtime.Client(), signals.NewID()
 	if err := threads.Open(ctx, id, signals.Start{}, nil); err != nil {
@@ -106,7 +90,7 @@ func run(ctx context.Context, taskQueue string) error {
 		return err
 	}
 	// A closed thread has stored everything.
-	if err := runtime.Close(ctx, id); err != nil {
+	if err := runtime.CloseThread(ctx, id); err != nil {
 		return err
 	}
 	return show(ctx, records, store.Key{Namespace: threads.Namespace(), ThreadID: id})

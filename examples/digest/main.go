@@ -9,12 +9,7 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"log/slog"
 	"time"
-
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
-	sdklog "go.temporal.io/sdk/log"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
@@ -74,23 +69,13 @@ func main() {
 }
 
 func run(ctx context.Context, taskQueue string) error {
-	options, err := envconfig.LoadDefaultClientOptions()
-	if err != nil {
-		return err
-	}
-	options.Logger = sdklog.NewStructuredLogger(slog.Default())
-	temporal, err := client.DialContext(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer temporal.Close()
 	records, err := sqlite.Open(ctx, sqlite.Config{})
 	if err != nil {
 		return err
 	}
 	defer records.Close()
 	runtime, err := threadmill.New(threadmill.Config{
-		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
+		TaskQueue: taskQueue, Store: records,
 		Agents: []agent.Agent{{Name: "editor", Model: "offline/any", Tools: []string{"orders_today"}}},
 		Models: map[string]llm.Provider{"offline": offline()},
 		Tools:  []tool.Tool{orders},
@@ -99,11 +84,10 @@ func run(ctx context.Context, taskQueue string) error {
 	if err != nil {
 		return err
 	}
-	go func() {
-		if err := runtime.Run(ctx); err != nil {
-			log.Fatal(err)
-		}
-	}()
+	if err := runtime.Start(ctx); err != nil {
+		return err
+	}
+	defer func() { _ = runtime.Stop(ctx) }()
 
 	threads, id := runtime.Client(), signals.NewID()
 	schedule, err := threads.CreateSchedule(ctx, daily(id))
@@ -115,7 +99,7 @@ func run(ctx context.Context, taskQueue string) error {
 	if err := errors.Join(err, threads.DeleteSchedule(context.WithoutCancel(ctx), schedule.ID)); err != nil {
 		return err
 	}
-	return runtime.Close(ctx, id)
+	return runtime.CloseThread(ctx, id)
 }
 
 // oneDay prints the next runs of the schedule, triggers it now, and prints the digest.

@@ -7,12 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"log/slog"
 	"time"
-
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
-	sdklog "go.temporal.io/sdk/log"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
@@ -41,16 +36,6 @@ func main() {
 }
 
 func run(ctx context.Context, taskQueue string) error {
-	options, err := envconfig.LoadDefaultClientOptions()
-	if err != nil {
-		return err
-	}
-	options.Logger = sdklog.NewStructuredLogger(slog.Default())
-	temporal, err := client.DialContext(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer temporal.Close()
 	records, err := sqlite.Open(ctx, sqlite.Config{})
 	if err != nil {
 		return err
@@ -58,7 +43,7 @@ func run(ctx context.Context, taskQueue string) error {
 	defer records.Close()
 
 	runtime, err := threadmill.New(threadmill.Config{
-		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
+		TaskQueue: taskQueue, Store: records,
 		Agents:    []agent.Agent{{Name: "echo", Model: "main"}},
 		Models:    map[string]llm.Provider{"tired": tired(), "demo": demo.New(demo.Config{Quiet: true})},
 		Fallbacks: map[string]llm.Fallback{"main": {Chain: []string{"tired/first", "demo/second"}}},
@@ -66,11 +51,10 @@ func run(ctx context.Context, taskQueue string) error {
 	if err != nil {
 		return err
 	}
-	go func() {
-		if err := runtime.Run(ctx); err != nil {
-			log.Fatal(err)
-		}
-	}()
+	if err := runtime.Start(ctx); err != nil {
+		return err
+	}
+	defer func() { _ = runtime.Stop(ctx) }()
 
 	id := signals.NewID()
 	if err := runtime.Client().Open(ctx, id, signals.Start{}, nil); err != nil {
@@ -81,7 +65,7 @@ func run(ctx context.Context, taskQueue string) error {
 			return err
 		}
 	}
-	return runtime.Close(ctx, id)
+	return runtime.CloseThread(ctx, id)
 }
 
 // say sends a message, and prints the turn as a viewer sees it.

@@ -9,15 +9,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
-
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
-	sdklog "go.temporal.io/sdk/log"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
@@ -124,16 +119,6 @@ func main() {
 }
 
 func run(ctx context.Context, taskQueue string) error {
-	options, err := envconfig.LoadDefaultClientOptions()
-	if err != nil {
-		return err
-	}
-	options.Logger = sdklog.NewStructuredLogger(slog.Default())
-	temporal, err := client.DialContext(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer temporal.Close()
 	records, err := sqlite.Open(ctx, sqlite.Config{})
 	if err != nil {
 		return err
@@ -150,7 +135,7 @@ func run(ctx context.Context, taskQueue string) error {
 	}
 	defer root.Close()
 	runtime, err := threadmill.New(threadmill.Config{
-		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
+		TaskQueue: taskQueue, Store: records,
 		Agents: []agent.Agent{{Name: "assistant", Model: "offline/any", Tools: []string{"read_file"}}},
 		Models: map[string]llm.Provider{"offline": offline()},
 		Tools:  []tool.Tool{readFile(root)},
@@ -159,11 +144,10 @@ func run(ctx context.Context, taskQueue string) error {
 	if err != nil {
 		return err
 	}
-	go func() {
-		if err := runtime.Run(ctx); err != nil {
-			log.Fatal(err)
-		}
-	}()
+	if err := runtime.Start(ctx); err != nil {
+		return err
+	}
+	defer func() { _ = runtime.Stop(ctx) }()
 
 	threads, id := runtime.Client(), signals.NewID()
 	if err := threads.Open(ctx, id, signals.Start{}, nil); err != nil {
@@ -189,7 +173,7 @@ func run(ctx context.Context, taskQueue string) error {
 	if err := show(ctx, runtime, records, store.Key{Namespace: threads.Namespace(), ThreadID: id}); err != nil {
 		return err
 	}
-	return runtime.Close(ctx, id)
+	return runtime.CloseThread(ctx, id)
 }
 
 // write creates a complete file in the folder: readers never see a part of it.

@@ -7,13 +7,8 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"log/slog"
 	"strings"
 	"time"
-
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
-	sdklog "go.temporal.io/sdk/log"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
@@ -68,32 +63,21 @@ func main() {
 }
 
 func run(ctx context.Context, taskQueue string) error {
-	options, err := envconfig.LoadDefaultClientOptions()
-	if err != nil {
-		return err
-	}
-	options.Logger = sdklog.NewStructuredLogger(slog.Default())
-	temporal, err := client.DialContext(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer temporal.Close()
 	records, err := sqlite.Open(ctx, sqlite.Config{})
 	if err != nil {
 		return err
 	}
 	defer records.Close()
 	cfg := configuration()
-	cfg.Temporal, cfg.TemporalNamespace, cfg.TaskQueue, cfg.Store = temporal, options.Namespace, taskQueue, records
+	cfg.TaskQueue, cfg.Store = taskQueue, records
 	runtime, err := threadmill.New(cfg)
 	if err != nil {
 		return err
 	}
-	go func() {
-		if err := runtime.Run(ctx); err != nil {
-			log.Fatal(err)
-		}
-	}()
+	if err := runtime.Start(ctx); err != nil {
+		return err
+	}
+	defer func() { _ = runtime.Stop(ctx) }()
 
 	id := signals.NewID()
 	for _, c := range cases {
@@ -109,7 +93,7 @@ func run(ctx context.Context, taskQueue string) error {
 			return err
 		}
 	}
-	return runtime.Close(ctx, id)
+	return runtime.CloseThread(ctx, id)
 }
 
 // say posts a person's message and prints the conversation until nobody answers any more. It

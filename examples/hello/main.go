@@ -6,12 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"log/slog"
 	"time"
-
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
-	sdklog "go.temporal.io/sdk/log"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
@@ -32,18 +27,6 @@ func main() {
 }
 
 func run(ctx context.Context, taskQueue string) error {
-	// The address comes from the TEMPORAL_* environment, by default localhost:7233.
-	options, err := envconfig.LoadDefaultClientOptions()
-	if err != nil {
-		return err
-	}
-	options.Logger = sdklog.NewStructuredLogger(slog.Default())
-	temporal, err := client.DialContext(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer temporal.Close()
-
 	// In memory: messages are lost when the program ends.
 	records, err := sqlite.Open(ctx, sqlite.Config{})
 	if err != nil {
@@ -52,18 +35,17 @@ func run(ctx context.Context, taskQueue string) error {
 	defer records.Close()
 
 	runtime, err := threadmill.New(threadmill.Config{
-		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
+		TaskQueue: taskQueue, Store: records,
 		Agents: []agent.Agent{{Name: "echo", Model: "demo/any"}},
 		Models: map[string]llm.Provider{"demo": demo.New(demo.Config{Quiet: true})},
 	})
 	if err != nil {
 		return err
 	}
-	go func() {
-		if err := runtime.Run(ctx); err != nil {
-			log.Fatal(err)
-		}
-	}()
+	if err := runtime.Start(ctx); err != nil {
+		return err
+	}
+	defer func() { _ = runtime.Stop(ctx) }()
 
 	// A message without a thread opens one.
 	turn, err := runtime.Send(ctx, event.NewMessage{SenderID: "ann", Content: "Hello, is anybody there?"}, threadmill.SendOptions{})
@@ -77,5 +59,5 @@ func run(ctx context.Context, taskQueue string) error {
 	fmt.Printf("%s: %s\n", result.Message.SenderID, result.Message.Content)
 
 	// A thread lives until it is closed.
-	return runtime.Close(ctx, turn.ThreadID())
+	return runtime.CloseThread(ctx, turn.ThreadID())
 }

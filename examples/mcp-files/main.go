@@ -124,7 +124,7 @@ use files__list_files {}`}, threadmill.SendOptions{})
 		return err
 	}
 	fmt.Println(result.Message.Content)
-	return runtime.Close(ctx, turn.ThreadID())
+	return runtime.CloseThread(ctx, turn.ThreadID())
 }
 
 func approve(ctx context.Context, threads *threadclient.Client, id string, call event.ApprovalRequest) error {

@@ -7,14 +7,9 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"log/slog"
 	"slices"
 	"strings"
 	"time"
-
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
-	sdklog "go.temporal.io/sdk/log"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
@@ -27,11 +22,10 @@ import (
 
 // configuration declares an assistant that learns about people and things. A model finds them in messages, and an embedder
 // compares their names; with a real provider, these are openai/gpt-4.1-mini and openai/text-embedding-3-small, for example.
-func configuration(temporal client.Client, records store.Store) threadmill.Config {
+func configuration(records store.Store) threadmill.Config {
 	return threadmill.Config{
-		Temporal: temporal,
-		Store:    records,
-		Models:   map[string]llm.Provider{"offline": newOffline()},
+		Store:  records,
+		Models: map[string]llm.Provider{"offline": newOffline()},
 		Agents: []agent.Agent{{
 			Name:         "assistant",
 			Instructions: "You help.",
@@ -53,33 +47,22 @@ func main() {
 }
 
 func run(ctx context.Context, taskQueue string) error {
-	options, err := envconfig.LoadDefaultClientOptions()
-	if err != nil {
-		return err
-	}
-	options.Logger = sdklog.NewStructuredLogger(slog.Default())
-	temporal, err := client.DialContext(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer temporal.Close()
 	records, err := sqlite.Open(ctx, sqlite.Config{})
 	if err != nil {
 		return err
 	}
 	defer records.Close()
-	cfg := configuration(temporal, records)
+	cfg := configuration(records)
 	// People belong to a namespace. With one of its own, the program shares none with a server that uses the same Temporal.
-	cfg.TemporalNamespace, cfg.TaskQueue, cfg.Namespace = options.Namespace, taskQueue, taskQueue
+	cfg.TaskQueue, cfg.Namespace = taskQueue, taskQueue
 	runtime, err := threadmill.New(cfg)
 	if err != nil {
 		return err
 	}
-	go func() {
-		if err := runtime.Run(ctx); err != nil {
-			log.Fatal(err)
-		}
-	}()
+	if err := runtime.Start(ctx); err != nil {
+		return err
+	}
+	defer func() { _ = runtime.Stop(ctx) }()
 	t := &talk{runtime: runtime, entities: records, namespace: taskQueue}
 	return t.run(ctx)
 }
@@ -111,7 +94,7 @@ func (t *talk) run(ctx context.Context) error {
 		return err
 	}
 	for _, id := range []string{first, second} {
-		if err := t.runtime.Close(ctx, id); err != nil {
+		if err := t.runtime.CloseThread(ctx, id); err != nil {
 			return err
 		}
 	}

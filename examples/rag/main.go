@@ -8,16 +8,11 @@ import (
 	"fmt"
 	"io/fs"
 	"log"
-	"log/slog"
 	"os"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
-
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
-	sdklog "go.temporal.io/sdk/log"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
@@ -34,9 +29,8 @@ var handbook embed.FS
 
 // configuration declares an agent that is given the passages that fit a question best. Without an API key, documents are found by
 // their words alone, and a stand-in quotes them.
-func configuration(temporal client.Client, records store.Store, knowledge threadmill.Knowledge) (threadmill.Config, error) {
+func configuration(records store.Store, knowledge threadmill.Knowledge) (threadmill.Config, error) {
 	cfg := threadmill.Config{
-		Temporal:  temporal,
 		Store:     records,
 		Knowledge: knowledge,
 		Models:    map[string]llm.Provider{"offline": offline()},
@@ -88,36 +82,25 @@ func main() {
 }
 
 func run(ctx context.Context, taskQueue string, folder fs.FS, knowledge threadmill.Knowledge, questions []string) error {
-	options, err := envconfig.LoadDefaultClientOptions()
-	if err != nil {
-		return err
-	}
-	options.Logger = sdklog.NewStructuredLogger(slog.Default())
-	temporal, err := client.DialContext(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer temporal.Close()
 	records, err := sqlite.Open(ctx, sqlite.Config{})
 	if err != nil {
 		return err
 	}
 	defer records.Close()
-	cfg, err := configuration(temporal, records, knowledge)
+	cfg, err := configuration(records, knowledge)
 	if err != nil {
 		return err
 	}
 	// Documents belong to a namespace. With one of its own, the program shares none with a server that uses the same Temporal.
-	cfg.TemporalNamespace, cfg.TaskQueue, cfg.Namespace = options.Namespace, taskQueue, taskQueue
+	cfg.TaskQueue, cfg.Namespace = taskQueue, taskQueue
 	runtime, err := threadmill.New(cfg)
 	if err != nil {
 		return err
 	}
-	go func() {
-		if err := runtime.Run(ctx); err != nil {
-			log.Fatal(err)
-		}
-	}()
+	if err := runtime.Start(ctx); err != nil {
+		return err
+	}
+	defer func() { _ = runtime.Stop(ctx) }()
 
 	if err := addFolder(ctx, runtime.Documents(), folder); err != nil {
 		return err
@@ -128,7 +111,7 @@ func run(ctx context.Context, taskQueue string, folder fs.FS, knowledge threadmi
 			return err
 		}
 	}
-	return runtime.Close(ctx, id)
+	return runtime.CloseThread(ctx, id)
 }
 
 // addFolder adds all files of a folder, and waits until they are indexed. One that cannot be read is reported, and the others are

@@ -8,15 +8,10 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"log/slog"
 	"os"
 	"os/exec"
 	"strings"
 	"time"
-
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
-	sdklog "go.temporal.io/sdk/log"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
@@ -68,16 +63,6 @@ func main() {
 }
 
 func run(ctx context.Context, taskQueue string) error {
-	options, err := envconfig.LoadDefaultClientOptions()
-	if err != nil {
-		return err
-	}
-	options.Logger = sdklog.NewStructuredLogger(slog.Default())
-	temporal, err := client.DialContext(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer temporal.Close()
 	records, err := sqlite.Open(ctx, sqlite.Config{})
 	if err != nil {
 		return err
@@ -96,7 +81,7 @@ func run(ctx context.Context, taskQueue string) error {
 		return err
 	}
 	runtime, err := threadmill.New(threadmill.Config{
-		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
+		TaskQueue: taskQueue, Store: records,
 		Agents: []agent.Agent{{Name: "clerk", Model: "demo/any", Tools: []string{"shell_cmd"}, ApprovalRules: rules}},
 		Models: map[string]llm.Provider{"demo": demo.New(demo.Config{Quiet: true})},
 		Tools:  []tool.Tool{commands},
@@ -104,17 +89,16 @@ func run(ctx context.Context, taskQueue string) error {
 	if err != nil {
 		return err
 	}
-	go func() {
-		if err := runtime.Run(ctx); err != nil {
-			log.Fatal(err)
-		}
-	}()
+	if err := runtime.Start(ctx); err != nil {
+		return err
+	}
+	defer func() { _ = runtime.Stop(ctx) }()
 
 	s := session{runtime: runtime, records: records, id: signals.NewID()}
 	if err := s.work(ctx); err != nil {
 		return err
 	}
-	return runtime.Close(ctx, s.id)
+	return runtime.CloseThread(ctx, s.id)
 }
 
 // furnish makes the folder a repository with a note in it.

@@ -7,12 +7,7 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"log/slog"
 	"time"
-
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
-	sdklog "go.temporal.io/sdk/log"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
@@ -38,12 +33,11 @@ var refund = tool.MustFunc("refund", "Pays back an order.",
 	}, tool.NeedsApproval("moves money"))
 
 // configuration declares the agent, its model and its tool.
-func configuration(temporal client.Client, records store.Store) threadmill.Config {
+func configuration(records store.Store) threadmill.Config {
 	return threadmill.Config{
-		Temporal: temporal,
-		Store:    records,
-		Models:   map[string]llm.Provider{"demo": demo.New(demo.Config{Quiet: true})},
-		Tools:    []tool.Tool{refund},
+		Store:  records,
+		Models: map[string]llm.Provider{"demo": demo.New(demo.Config{Quiet: true})},
+		Tools:  []tool.Tool{refund},
 		Agents: []agent.Agent{{
 			Name:         "clerk",
 			Instructions: "You handle refunds.",
@@ -64,32 +58,21 @@ func main() {
 }
 
 func run(ctx context.Context, taskQueue string) error {
-	options, err := envconfig.LoadDefaultClientOptions()
-	if err != nil {
-		return err
-	}
-	options.Logger = sdklog.NewStructuredLogger(slog.Default())
-	temporal, err := client.DialContext(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer temporal.Close()
 	records, err := sqlite.Open(ctx, sqlite.Config{})
 	if err != nil {
 		return err
 	}
 	defer records.Close()
-	cfg := configuration(temporal, records)
-	cfg.TemporalNamespace, cfg.TaskQueue = options.Namespace, taskQueue
+	cfg := configuration(records)
+	cfg.TaskQueue = taskQueue
 	runtime, err := threadmill.New(cfg)
 	if err != nil {
 		return err
 	}
-	go func() {
-		if err := runtime.Run(ctx); err != nil {
-			log.Fatal(err)
-		}
-	}()
+	if err := runtime.Start(ctx); err != nil {
+		return err
+	}
+	defer func() { _ = runtime.Stop(ctx) }()
 
 	// The offline model calls a tool for each line that begins with "use".
 	turn, err := runtime.Send(ctx, event.NewMessage{SenderID: "ann", Content: `use refund {"id": "A-1", "euros": 20}
@@ -105,7 +88,7 @@ use refund {"id": "A-2", "euros": 900}`}, threadmill.SendOptions{})
 		return err
 	}
 	fmt.Println(result.Message.Content)
-	return runtime.Close(ctx, turn.ThreadID())
+	return runtime.CloseThread(ctx, turn.ThreadID())
 }
 
 // decide watches the turn for a number of approval requests, and allows the small orders.

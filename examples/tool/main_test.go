@@ -13,7 +13,7 @@ import (
 // TestRefunds runs the application with a scripted model: the program's own decides which order is paid back.
 func TestRefunds(t *testing.T) {
 	t.Parallel()
-	rt := threadmilltest.New(t, threadmilltest.Scripted(configuration(nil, nil), scripted.New(
+	rt := threadmilltest.New(t, threadmilltest.Scripted(configuration(nil), scripted.New(
 		scripted.Call("refund", order{"A-1", 20}).And("refund", order{"A-2", 900}).On("both"),
 		scripted.Say("A-1 is paid back; A-2 needs a manager."),
 	)))
@@ -26,7 +26,7 @@ func TestRefunds(t *testing.T) {
 
 // TestRefundNeedsApproval needs no server.
 func TestRefundNeedsApproval(t *testing.T) {
-	verdict := threadmilltest.Policy(t, configuration(nil, nil), "clerk", "refund", order{"A-1", 20})
+	verdict := threadmilltest.Policy(t, configuration(nil), "clerk", "refund", order{"A-1", 20})
 	require.Equal(t, approval.EffectAsk, verdict.Effect)
 	require.Equal(t, "moves money", verdict.Reason)
 	result, err := threadmilltest.CallTool(t, refund, order{"A-1", 20})

@@ -13,14 +13,9 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"log/slog"
 	"net"
 	"net/http"
 	"time"
-
-	"go.temporal.io/sdk/client"
-	"go.temporal.io/sdk/contrib/envconfig"
-	sdklog "go.temporal.io/sdk/log"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
@@ -105,16 +100,6 @@ func main() {
 }
 
 func run(ctx context.Context, taskQueue string) error {
-	options, err := envconfig.LoadDefaultClientOptions()
-	if err != nil {
-		return err
-	}
-	options.Logger = sdklog.NewStructuredLogger(slog.Default())
-	temporal, err := client.DialContext(ctx, options)
-	if err != nil {
-		return err
-	}
-	defer temporal.Close()
 	records, err := sqlite.Open(ctx, sqlite.Config{})
 	if err != nil {
 		return err
@@ -122,7 +107,7 @@ func run(ctx context.Context, taskQueue string) error {
 	defer records.Close()
 	secret := signals.NewID()
 	runtime, err := threadmill.New(threadmill.Config{
-		Temporal: temporal, TemporalNamespace: options.Namespace, TaskQueue: taskQueue, Store: records,
+		TaskQueue: taskQueue, Store: records,
 		Agents:   []agent.Agent{{Name: "reviewer", Model: "offline/any", Tools: []string{"show_commit"}}},
 		Models:   map[string]llm.Provider{"offline": offline()},
 		Tools:    []tool.Tool{showCommit},
@@ -132,11 +117,10 @@ func run(ctx context.Context, taskQueue string) error {
 	if err != nil {
 		return err
 	}
-	go func() {
-		if err := runtime.Run(ctx); err != nil {
-			log.Fatal(err)
-		}
-	}()
+	if err := runtime.Start(ctx); err != nil {
+		return err
+	}
+	defer func() { _ = runtime.Stop(ctx) }()
 	address, err := serve(ctx, runtime.Handler())
 	if err != nil {
 		return err
@@ -156,7 +140,7 @@ func run(ctx context.Context, taskQueue string) error {
 			return err
 		}
 	}
-	return runtime.Close(ctx, shop.Name)
+	return runtime.CloseThread(ctx, shop.Name)
 }
 
 // serve serves the API until ctx ends, and returns its address.

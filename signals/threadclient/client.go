@@ -225,11 +225,11 @@ func (c *Client) Control(ctx context.Context, threadID string, ctl signals.Contr
 	return c.signal(ctx, threadID, signals.SignalControl, ctl)
 }
 
-// Close closes a thread and waits until it has ended: pending work ends as interrupted. by is the
+// CloseThread closes a thread and waits until it has ended: pending work ends as interrupted. by is the
 // person or program that closes it; empty = unknown. Closing a closed thread has no effect. The error
 // wraps [signals.ErrThreadNotFound] if there is no such thread, and the error of ctx if the thread has
 // not ended before; it then still closes as soon as a worker runs.
-func (c *Client) Close(ctx context.Context, threadID, by string) error {
+func (c *Client) CloseThread(ctx context.Context, threadID, by string) error {
 	err := c.Control(ctx, threadID, signals.Control{Action: signals.ControlClose, By: by})
 	if errors.Is(err, signals.ErrThreadClosed) {
 		return nil

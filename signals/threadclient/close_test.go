@@ -20,7 +20,7 @@ func TestClose(t *testing.T) {
 	run := mocks.NewWorkflowRun(t)
 	run.On("Get", mock.Anything, nil).Run(func(mock.Arguments) { cancel() }).Return(context.DeadlineExceeded)
 	m.On("GetWorkflow", mock.Anything, "thread/acme/t1", "").Return(run)
-	err := c.Close(ctx, "t1", "ann")
+	err := c.CloseThread(ctx, "t1", "ann")
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorContains(t, err, `waiting for the end of thread "t1"`)
 	m.AssertExpectations(t)

@@ -62,7 +62,7 @@ func TestRetention(t *testing.T) {
 	w.Post(threads["waits for long"], check.Touches("file"))
 	waits := w.AwaitApproval(threads["waits for long"], 1)[0]
 	for _, name := range []string{"closed long ago", "closed just now"} {
-		require.NoError(t, w.Threads.Close(w.Ctx(), threads[name], "ann"))
+		require.NoError(t, w.Threads.CloseThread(w.Ctx(), threads[name], "ann"))
 	}
 	age(t, dir, 100*time.Hour, old, sub, threads["idle for long"], threads["waits for long"])
 	age(t, dir, 60*time.Hour, threads["logs"])

@@ -46,7 +46,7 @@ func TestPageDetailsFollow(t *testing.T) {
 	browser.Evaluate[any](p, grant+`.querySelector("button").focus()`)
 	allow(2)
 	p.Until(grant + `.contains(document.activeElement)`)
-	require.NoError(t, w.Threads.Close(w.Ctx(), id, "bob"))
+	require.NoError(t, w.Threads.CloseThread(w.Ctx(), id, "bob"))
 	fact("Status", "closed")
 	p.Until(grant + `.contains(document.activeElement)`)
 }

@@ -189,7 +189,7 @@ func TestInboxKeys(t *testing.T) {
 	t.Run("a row with the focus stays when its thread is closed", func(t *testing.T) {
 		p.T = t
 		held(p)
-		require.NoError(t, w.Threads.Close(w.Ctx(), ids[2], "bob"))
+		require.NoError(t, w.Threads.CloseThread(w.Ctx(), ids[2], "bob"))
 		p.Sees(".thread-row.closed .title", "task 2")
 		rows(p, "task 0", "task 2")
 		p.Press("k")
