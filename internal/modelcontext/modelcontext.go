@@ -34,7 +34,7 @@ func Describe(agentName string, req llm.Request, newest []*store.Message, at eve
 
 // Window is what at selects of a thread.
 func Window(at event.ModelContext) store.Window {
-	return store.Window{Head: at.Head, Limit: at.Limit, EventID: at.Turn, Also: at.Question, Bytes: at.Bytes}
+	return store.Window{Head: at.Head, Limit: at.Limit, EventID: at.Turn, Also: at.Question, Bytes: at.Bytes, Result: at.Result}
 }
 
 // parts refers to shown where the conversation repeats it.
