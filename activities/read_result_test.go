@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
@@ -120,6 +121,9 @@ func TestReadResult(t *testing.T) {
 	t.Run("as hooks have left it", func(t *testing.T) {
 		w.append(store.Batch{Records: []event.Record{decided("c1.result", event.Interception{EventID: "c1.result", EventType: event.TypeMessage, Outcome: event.OutcomeDropped})}})
 		require.Contains(t, w.readResult(`{"call":"c1"}`).Content, "The result of this call was withheld.")
+		w.append(store.Batch{Records: []event.Record{event.NewRecord(recordid.Withdrawal("c1.result"), event.TypeHook, "e1", "c1.result", time.Now(),
+			event.Interception{EventID: "c1.result", Outcome: event.OutcomeWithdrawn})}})
+		require.Contains(t, w.readResult(`{"call":"c1"}`).Content, `the result of the call "c1" is no longer available`)
 	})
 }
 
