@@ -34,7 +34,7 @@ func shop(t *testing.T) threadmill.Config {
 		Temporal: temporal, Store: records,
 		Agents: []agent.Agent{{
 			Name: "clerk", Model: "demo/demo", Tools: []string{"refund", "get_event_info", "call_agent"},
-			Approvals:     map[string]agent.Policy{"refund": agent.PolicyAlways, "call-agent": agent.PolicyDeny, "*": agent.PolicyNever},
+			Approvals:     map[string]agent.Policy{"refund": agent.PolicyAlways, "call-agent": agent.PolicyDeny, "read_result": agent.PolicyAlways, "*": agent.PolicyNever},
 			ApprovalRules: []approval.Rule{{Name: "own", Tools: []string{"refund", "*"}, Agents: []string{"Clerk"}, Effect: approval.EffectAsk}},
 		}},
 		Tools: []tool.Tool{

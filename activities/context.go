@@ -65,6 +65,11 @@ func newView(name string, in step.Model, messages []*transcript.Message) view {
 // own reports whether a message is the agent's, or the result of its call.
 func (v view) own(m *transcript.Message) bool { return strings.EqualFold(m.AgentID, v.name) }
 
+// cut reports whether the agent is shown a result that was cut.
+func (v view) cut(messages []*transcript.Message) bool {
+	return slices.ContainsFunc(messages, func(m *transcript.Message) bool { return v.own(m) && m.Cut() })
+}
+
 // concerns reports whether the agent sees a message: its own messages, those that it answers now or
 // has answered, and those that it would answer if they were posted now. System messages are for
 // all, except for the notice of the turn limit. In a thread without named agents, every message is

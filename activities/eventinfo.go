@@ -43,30 +43,42 @@ func (a *Activities) lookup(name string) (tool.Tool, bool) {
 	return a.builtIn(name)
 }
 
-// builtIn returns get_event_info, which every agent may call. An application's tool with this name
+// builtIn returns get_event_info and read_result, which every agent may call. An application's tool with such a name
 // replaces it for agents that list it.
 func (a *Activities) builtIn(name string) (tool.Tool, bool) {
-	if name == builtin.GetEventInfo {
+	switch name {
+	case builtin.GetEventInfo:
 		return getEventInfo(a.cfg.Store), true
+	case builtin.ReadResult:
+		return readResult(a.cfg.Store), true
 	}
 	return nil, false
 }
 
 // tools describes the tools of the model call. Providers reject earlier calls of tools that are not
-// described.
-func (c *modelCall) tools() []llm.Tool {
+// described. cut means that the conversation has a result that was cut.
+func (c *modelCall) tools(cut bool) []llm.Tool {
 	tools := c.planner.tools.described()
-	if slices.ContainsFunc(tools, func(t llm.Tool) bool { return t.Name == builtin.GetEventInfo }) {
-		return tools
+	for _, own := range []struct {
+		name   string
+		needed bool
+	}{{builtin.GetEventInfo, c.in.Observe != nil}, {builtin.ReadResult, cut}} {
+		if slices.ContainsFunc(tools, func(t llm.Tool) bool { return t.Name == own.name }) {
+			continue
+		}
+		if own.needed || slices.ContainsFunc(c.context, calls(own.name)) {
+			t, _ := c.a.builtIn(own.name)
+			tools = append(tools, described(t))
+		}
 	}
-	if c.in.Observe == nil && !slices.ContainsFunc(c.context, asksForEvents) {
-		return tools
-	}
-	return append(tools, described(getEventInfo(c.a.cfg.Store)))
+	return tools
 }
 
-func asksForEvents(m llm.Message) bool {
-	return slices.ContainsFunc(m.ToolCalls, func(call event.ToolCall) bool { return call.Function.Name == builtin.GetEventInfo })
+// calls reports whether a message calls a tool.
+func calls(name string) func(llm.Message) bool {
+	return func(m llm.Message) bool {
+		return slices.ContainsFunc(m.ToolCalls, func(call event.ToolCall) bool { return call.Function.Name == name })
+	}
 }
 
 // eventIDs are the arguments of get_event_info.

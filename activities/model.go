@@ -323,7 +323,7 @@ func (c *modelCall) llmCallID() string { return recordid.LLMCall(c.in.MessageID)
 // request returns the request to the model: the agent's instructions, the thread's newest messages
 // and all of the turn with the changes of hooks, and the agent's tools.
 func (c *modelCall) request(ctx context.Context, model string) (llm.Request, error) {
-	at := event.ModelContext{Head: c.head, Limit: c.agent.Limits.ContextMessages, Turn: c.eventID(), Bytes: c.windowBytes()}
+	at := event.ModelContext{Head: c.head, Limit: c.agent.Limits.ContextMessages, Turn: c.eventID(), Bytes: c.windowBytes(), Result: c.resultBytes()}
 	if c.in.Observe == nil {
 		// The event of a retry may have been stored long ago.
 		at.Question = c.in.ReplyTo
@@ -341,7 +341,7 @@ func (c *modelCall) request(ctx context.Context, model string) (llm.Request, err
 	question := v.question(messages)
 	c.context = withPassages(c.context, question, c.found)
 	c.context = withSent(c.context, question, v.sent(messages, c.eventID()))
-	tools := c.tools()
+	tools := c.tools(v.cut(messages))
 	if len(tools) > 0 {
 		c.context = withToolRules(c.agent, c.context)
 	}

@@ -73,6 +73,14 @@ func (c *modelCall) windowBytes() int {
 	return contextBytes
 }
 
+// resultShare is the share of the conversation that a result may have: a quarter.
+const resultShare = 4
+
+// resultBytes bounds a result in the conversation of the call.
+func (c *modelCall) resultBytes() int {
+	return min(c.agent.Limits.MaxResult, c.windowBytes()/resultShare)
+}
+
 // shorten reports whether a request that did not fit is sent again with a shorter conversation. Older messages are left out, and long ones
 // cut, so that a thread stays usable after a result that is larger than its model's context.
 func (c *modelCall) shorten(req llm.Request, err error) bool {

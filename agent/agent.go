@@ -112,6 +112,11 @@ type Limits struct {
 	// MaxReplyBytes is the maximum size of one reply: its text, thoughts and tool calls. A model call
 	// with a larger reply fails. Default 2 MiB.
 	MaxReplyBytes int
+
+	// MaxResult is the maximum size, in bytes, of the result of a tool or a sub-agent in a model's context, and at most a quarter of what
+	// is known to fit into it. Of a larger one, the model sees the beginning and the end, and reads the rest with the tool
+	// read_result. Default 128 KiB.
+	MaxResult int
 }
 
 // Defaults of [Limits].
@@ -121,6 +126,7 @@ const (
 	DefaultContextMessages = 200
 	DefaultMaxToolCalls    = 64
 	DefaultMaxReplyBytes   = llm.DefaultMaxReplyBytes
+	DefaultMaxResult       = 128 << 10
 )
 
 // WithDefaults returns l with the defaults of zero fields.
@@ -139,6 +145,9 @@ func (l Limits) WithDefaults() Limits {
 	}
 	if l.MaxReplyBytes == 0 {
 		l.MaxReplyBytes = DefaultMaxReplyBytes
+	}
+	if l.MaxResult == 0 {
+		l.MaxResult = DefaultMaxResult
 	}
 	return l
 }

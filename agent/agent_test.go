@@ -43,8 +43,8 @@ func TestFixed(t *testing.T) {
 }
 
 func TestLimitsWithDefaults(t *testing.T) {
-	require.Equal(t, agent.Limits{MaxSteps: 25, ModelTimeout: 10 * time.Minute, ContextMessages: 200, MaxToolCalls: 64, MaxReplyBytes: 2 << 20}, agent.Limits{}.WithDefaults())
-	set := agent.Limits{MaxSteps: 1, ModelTimeout: time.Second, ContextMessages: 2, MaxToolCalls: 3, MaxReplyBytes: 4096}
+	require.Equal(t, agent.Limits{MaxSteps: 25, ModelTimeout: 10 * time.Minute, ContextMessages: 200, MaxToolCalls: 64, MaxReplyBytes: 2 << 20, MaxResult: 128 << 10}, agent.Limits{}.WithDefaults())
+	set := agent.Limits{MaxSteps: 1, ModelTimeout: time.Second, ContextMessages: 2, MaxToolCalls: 3, MaxReplyBytes: 4096, MaxResult: 2048}
 	require.Equal(t, set, set.WithDefaults())
 }
 

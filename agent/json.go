@@ -66,6 +66,7 @@ type LimitsDefinition struct {
 	ContextMessages int    `json:"contextMessages,omitempty" minimum:"0" maximum:"100000" doc:"How many of the newest messages the model is shown, besides all messages of the running turn. Default, and 0: 200"`
 	MaxToolCalls    int    `json:"maxToolCalls,omitempty" minimum:"0" maximum:"256" doc:"Tool calls of one reply; further ones get an error as their result. Default, and 0: 64"`
 	MaxReplyBytes   int    `json:"maxReplyBytes,omitempty" minimum:"0" maximum:"8388608" doc:"The size of one reply, at least 1024: text, thoughts and tool calls. A model call with a larger one fails. Default, and 0: 2097152"`
+	MaxResult       int    `json:"maxResult,omitempty" minimum:"0" maximum:"8388608" doc:"How many bytes, at least 1024, the model is shown of the result of a tool or a sub-agent, and at most a quarter of what is known to fit into its context. It reads the rest with the tool read_result. Default, and 0: 131072"`
 }
 
 // Definition returns the agent's JSON form.
@@ -85,7 +86,7 @@ func (a Agent) Definition() Definition {
 		out.Knowledge = &KnowledgeDefinition{k.Passages, k.Collections, k.Entities}
 	}
 	if a.Limits != (Limits{}) {
-		out.Limits = &LimitsDefinition{a.Limits.MaxSteps, durationText(a.Limits.ModelTimeout), a.Limits.ContextMessages, a.Limits.MaxToolCalls, a.Limits.MaxReplyBytes}
+		out.Limits = &LimitsDefinition{a.Limits.MaxSteps, durationText(a.Limits.ModelTimeout), a.Limits.ContextMessages, a.Limits.MaxToolCalls, a.Limits.MaxReplyBytes, a.Limits.MaxResult}
 	}
 	return out
 }
@@ -120,7 +121,7 @@ func (d Definition) Agent() (Agent, error) {
 		out.Knowledge = Knowledge{Passages: k.Passages, Entities: k.Entities, Collections: wrong.names("knowledge.collections", k.Collections, "for all")}
 	}
 	if l := d.Limits; l != nil {
-		out.Limits = Limits{MaxSteps: l.MaxSteps, ModelTimeout: wrong.duration("limits.modelTimeout", l.ModelTimeout), ContextMessages: l.ContextMessages, MaxToolCalls: l.MaxToolCalls, MaxReplyBytes: l.MaxReplyBytes}
+		out.Limits = Limits{MaxSteps: l.MaxSteps, ModelTimeout: wrong.duration("limits.modelTimeout", l.ModelTimeout), ContextMessages: l.ContextMessages, MaxToolCalls: l.MaxToolCalls, MaxReplyBytes: l.MaxReplyBytes, MaxResult: l.MaxResult}
 	}
 	if wrong.err != nil {
 		return Agent{}, wrong.err

@@ -31,7 +31,7 @@ func full() agent.Agent {
 		OnWaiting:        event.OnWaitingHold,
 		WorkingDirectory: "/desk", NoAutoMention: true,
 		Knowledge: agent.Knowledge{Passages: 3, Collections: []string{"guides"}, Entities: true},
-		Limits:    agent.Limits{MaxSteps: 7, ModelTimeout: 10 * time.Minute, ContextMessages: 50, MaxToolCalls: 8, MaxReplyBytes: 4096},
+		Limits:    agent.Limits{MaxSteps: 7, ModelTimeout: 10 * time.Minute, ContextMessages: 50, MaxToolCalls: 8, MaxReplyBytes: 4096, MaxResult: 2048},
 	}
 }
 
@@ -51,7 +51,7 @@ func TestAgentJSON(t *testing.T) {
 		"approvalTerms": {"expires": "24h"}, "onWaiting": "hold",
 		"workingDirectory": "/desk", "autoMention": false,
 		"knowledge": {"passages": 3, "collections": ["guides"], "entities": true},
-		"limits": {"maxSteps": 7, "modelTimeout": "10m", "contextMessages": 50, "maxToolCalls": 8, "maxReplyBytes": 4096}
+		"limits": {"maxSteps": 7, "modelTimeout": "10m", "contextMessages": 50, "maxToolCalls": 8, "maxReplyBytes": 4096, "maxResult": 2048}
 	}`, string(raw))
 	var back agent.Agent
 	require.NoError(t, json.Unmarshal(raw, &back))
@@ -108,7 +108,7 @@ func TestAgentJSONMistakes(t *testing.T) {
 		`{"autoMention": "no"}`:                                {Field: "autoMention", Problem: "cannot be of type string"},
 		`{"maxOutputTokens": 1.5}`:                             {Field: "maxOutputTokens", Problem: "cannot be of type number"},
 		`{"approvals": {"rm": 1}}`:                             {Field: "approvals", Problem: "cannot be of type number"},
-		`{"limits": {"steps": 3}}`:                             {Field: "limits.steps", Problem: "is not known; known are contextMessages, maxReplyBytes, maxSteps, maxToolCalls, modelTimeout"},
+		`{"limits": {"steps": 3}}`:                             {Field: "limits.steps", Problem: "is not known; known are contextMessages, maxReplyBytes, maxResult, maxSteps, maxToolCalls, modelTimeout"},
 		`{"limits": {"modelTimeout": 600}}`:                    {Field: "limits.modelTimeout", Problem: "cannot be of type number"},
 		`{"limits": {"modelTimeout": "soon"}}`:                 {Field: "limits.modelTimeout", Problem: `"soon" is not a duration such as 30s, 10m or 1h30m`},
 		`{"approvalRules": {}}`:                                {Field: "approvalRules", Problem: "cannot be of type object"},
@@ -150,6 +150,7 @@ func TestValidate(t *testing.T) {
 		"limits.contextMessages": func(a *agent.Agent) { a.Limits.ContextMessages = -1 },
 		"limits.maxToolCalls":    func(a *agent.Agent) { a.Limits.MaxToolCalls = 257 },
 		"limits.maxReplyBytes":   func(a *agent.Agent) { a.Limits.MaxReplyBytes = 1 },
+		"limits.maxResult":       func(a *agent.Agent) { a.Limits.MaxResult = 1 },
 		"approvalRules[1].when": func(a *agent.Agent) {
 			a.ApprovalRules = []approval.Rule{{Name: "a", Effect: approval.EffectDeny}, {Name: "b", Effect: approval.EffectDeny, When: "args.("}}
 		},

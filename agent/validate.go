@@ -27,6 +27,8 @@ const (
 	maxMaxToolCalls    = 256
 	minMaxReplyBytes   = 1 << 10
 	maxMaxReplyBytes   = 8 << 20
+	minMaxResult       = 1 << 10
+	maxMaxResult       = 8 << 20
 	maxTools           = 500
 	maxCollections     = 50
 )
@@ -60,6 +62,8 @@ func (a Agent) Validate() error {
 		return event.FieldErrorf("limits.maxToolCalls", "is %d, must be 1 to %d (or 0 for the default, %d)", a.Limits.MaxToolCalls, maxMaxToolCalls, DefaultMaxToolCalls)
 	case a.Limits.MaxReplyBytes != 0 && (a.Limits.MaxReplyBytes < minMaxReplyBytes || a.Limits.MaxReplyBytes > maxMaxReplyBytes):
 		return event.FieldErrorf("limits.maxReplyBytes", "is %d, must be %d to %d (or 0 for the default, %d)", a.Limits.MaxReplyBytes, minMaxReplyBytes, maxMaxReplyBytes, DefaultMaxReplyBytes)
+	case a.Limits.MaxResult != 0 && (a.Limits.MaxResult < minMaxResult || a.Limits.MaxResult > maxMaxResult):
+		return event.FieldErrorf("limits.maxResult", "is %d, must be %d to %d (or 0 for the default, %d)", a.Limits.MaxResult, minMaxResult, maxMaxResult, DefaultMaxResult)
 	case a.Knowledge.Passages < 0 || a.Knowledge.Passages > MaxPassages:
 		return event.FieldErrorf("knowledge.passages", "is %d, must be 0 to %d", a.Knowledge.Passages, MaxPassages)
 	case len(a.Knowledge.Collections) > maxCollections:

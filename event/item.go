@@ -231,12 +231,14 @@ type ModelContext struct {
 
 	// Head, Limit, Turn and Question select the transcript: the newest Limit messages when Head was
 	// the Seq of the thread's newest record and, however old, the messages of the turn of the event
-	// Turn and the message with the id Question; their texts have at most Bytes, unless it is 0.
+	// Turn and the message with the id Question; their texts have at most Bytes, and that
+	// of a tool's result at most Result, unless these are 0.
 	Head     int64  `json:"head"`
 	Limit    int    `json:"limit"`
 	Turn     string `json:"turn,omitempty"`
 	Question string `json:"question,omitempty"`
 	Bytes    int    `json:"bytes,omitempty"`
+	Result   int    `json:"result,omitempty"`
 
 	// Parts are the conversation, in order.
 	Parts []ContextPart `json:"parts"`

@@ -28,6 +28,9 @@ const (
 	// IngestDocument makes a document searchable; its arguments are those of an ingestion. SearchKnowledge finds passages.
 	IngestDocument  = "ingest_document"
 	SearchKnowledge = "search_knowledge"
+
+	// ReadResult reads the rest of a result that was cut.
+	ReadResult = "read_result"
 )
 
 // TaskArguments are the arguments of task: a tool with its arguments, or an agent with a message.
@@ -104,8 +107,8 @@ var definitions = []tool.Definition{
 	},
 }
 
-// Lookup returns the definition of a tool that the thread itself runs: all but get_event_info and search_knowledge,
-// which read the store.
+// Lookup returns the definition of a tool that the thread itself runs: all but get_event_info, search_knowledge and
+// read_result, which read the store.
 func Lookup(name string) (tool.Definition, bool) {
 	at := slices.IndexFunc(definitions, func(d tool.Definition) bool { return d.Name == name })
 	if at < 0 {
@@ -116,7 +119,7 @@ func Lookup(name string) (tool.Definition, bool) {
 
 // Names returns the names of the tools.
 func Names() []string {
-	names := []string{GetEventInfo, SearchKnowledge}
+	names := []string{GetEventInfo, SearchKnowledge, ReadResult}
 	for _, d := range definitions {
 		names = append(names, d.Name)
 	}

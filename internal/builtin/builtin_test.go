@@ -2,6 +2,7 @@ package builtin_test
 
 import (
 	"encoding/json"
+	"slices"
 	"testing"
 	"time"
 
@@ -12,7 +13,7 @@ import (
 )
 
 func TestNames(t *testing.T) {
-	require.Equal(t, []string{"get_event_info", "search_knowledge", "call_agent", "call-agent", "task", "list_tasks", "get_task", "ingest_document", "cancel_task"}, builtin.Names(), "S1-28 S3-54")
+	require.Equal(t, []string{"get_event_info", "search_knowledge", "read_result", "call_agent", "call-agent", "task", "list_tasks", "get_task", "ingest_document", "cancel_task"}, builtin.Names(), "S1-28 S3-54")
 	require.Equal(t, []string{thread.ToolListTasks, thread.ToolGetTask, thread.ToolCancelTask, thread.ToolIngestDocument},
 		[]string{builtin.ListTasks, builtin.GetTask, builtin.CancelTask, builtin.IngestDocument}, "the thread answers them by these names")
 }
@@ -20,7 +21,7 @@ func TestNames(t *testing.T) {
 func TestLookup(t *testing.T) {
 	for _, name := range builtin.Names() {
 		d, ok := builtin.Lookup(name)
-		require.Equal(t, name != builtin.GetEventInfo && name != builtin.SearchKnowledge, ok, name)
+		require.Equal(t, !slices.Contains([]string{builtin.GetEventInfo, builtin.SearchKnowledge, builtin.ReadResult}, name), ok, name)
 		if !ok {
 			continue
 		}

@@ -330,6 +330,8 @@ func TestBoundsAreThoseOfAgent(t *testing.T) {
 		{"modelTimeout", agent.Limits{ModelTimeout: maxModelTimeout}, agent.Limits{ModelTimeout: maxModelTimeout + 1}},
 		{"maxToolCalls", agent.Limits{MaxToolCalls: maxToolCalls}, agent.Limits{MaxToolCalls: maxToolCalls + 1}},
 		{"maxReplyBytes", agent.Limits{MaxReplyBytes: maxReplyBytes}, agent.Limits{MaxReplyBytes: maxReplyBytes + 1}},
+		{"maxResult", agent.Limits{MaxResult: maxResult}, agent.Limits{MaxResult: maxResult + 1}},
+		{"the least of maxResult", agent.Limits{MaxResult: minResult}, agent.Limits{MaxResult: minResult - 1}},
 		{"the least of maxReplyBytes", agent.Limits{MaxReplyBytes: minReplyBytes}, agent.Limits{MaxReplyBytes: minReplyBytes - 1}},
 	} {
 		require.NoError(t, agent.Agent{Name: "a", Model: "m/m", Limits: c.ok}.Validate(), c.name)

@@ -201,6 +201,7 @@ func (d *document) agents(entries []agentEntry, limits agent.Limits, models *mod
 			ContextMessages: cmp.Or(e.Limits.ContextMessages, limits.ContextMessages),
 			MaxToolCalls:    cmp.Or(e.Limits.MaxToolCalls, limits.MaxToolCalls),
 			MaxReplyBytes:   cmp.Or(e.Limits.MaxReplyBytes, limits.MaxReplyBytes),
+			MaxResult:       cmp.Or(e.Limits.MaxResult, limits.MaxResult),
 		}
 		if e.WorkingDirectory != "" {
 			a.WorkingDirectory = d.relative(e.WorkingDirectory)

@@ -128,6 +128,8 @@ const (
 	maxToolCalls    = 256
 	minReplyBytes   = 1 << 10
 	maxReplyBytes   = 8 << 20
+	minResult       = 1 << 10
+	maxResult       = 8 << 20
 
 	maxShellTimeout = 12 * time.Hour
 	minOutput       = 256
@@ -184,6 +186,7 @@ var fieldRules = map[string]fieldRule{
 	"agent.Limits.ContextMessages": {min: 1, max: maxContext, unset: fmt.Sprintf("the default, %d", agent.DefaultContextMessages)},
 	"agent.Limits.MaxToolCalls":    {min: 1, max: maxToolCalls, unset: fmt.Sprintf("the default, %d", agent.DefaultMaxToolCalls)},
 	"agent.Limits.MaxReplyBytes":   {min: minReplyBytes, max: maxReplyBytes, unset: fmt.Sprintf("the default, %d", agent.DefaultMaxReplyBytes)},
+	"agent.Limits.MaxResult":       {min: minResult, max: maxResult, unset: fmt.Sprintf("the default, %d", agent.DefaultMaxResult)},
 
 	"agent.Knowledge.Passages":    {max: agent.MaxPassages},
 	"agent.Knowledge.Collections": {nonEmpty: omitIt + "for all", check: collectionProblem},

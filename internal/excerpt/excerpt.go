@@ -26,3 +26,15 @@ func Start(text string, n int) string {
 	}
 	return text[:n]
 }
+
+// End returns at most the last n bytes of a text, without splitting a character.
+func End(text string, n int) string {
+	if len(text) <= n {
+		return text
+	}
+	at := len(text) - max(n, 0)
+	for at < len(text) && !utf8.RuneStart(text[at]) {
+		at++
+	}
+	return text[at:]
+}

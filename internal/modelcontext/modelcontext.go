@@ -35,7 +35,7 @@ func Describe(agentName string, req llm.Request, newest []*transcript.Message, a
 
 // Window is what at selects of a thread.
 func Window(at event.ModelContext) transcript.Window {
-	return transcript.Window{Head: at.Head, Limit: at.Limit, EventID: at.Turn, Also: at.Question, Bytes: at.Bytes}
+	return transcript.Window{Head: at.Head, Limit: at.Limit, EventID: at.Turn, Also: at.Question, Bytes: at.Bytes, Result: at.Result}
 }
 
 // parts refers to shown where the conversation repeats it.

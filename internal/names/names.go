@@ -88,10 +88,10 @@ func (k Known) model(model string) Problems {
 }
 
 // toolsOf returns the tools that an agent may call: a policy for either name of call_agent counts
-// for both, and every agent may call get_event_info. The policy of a misspelt tool is no second
+// for both, and every agent may call get_event_info and read_result. The policy of a misspelt tool is no second
 // mistake.
 func (k Known) toolsOf(a agent.Agent) []string {
-	own := append(slices.Clone(a.Tools), builtin.GetEventInfo)
+	own := append(slices.Clone(a.Tools), builtin.GetEventInfo, builtin.ReadResult)
 	for _, name := range a.Tools {
 		if k.Tools != nil && !k.hasTool(name) {
 			own = append(own, near.To(name, k.Tools)...)

@@ -41,6 +41,9 @@ type Message struct {
 
 	// broken means that the record itself is unreadable, and shortened that a window had no room for its texts.
 	broken, shortened bool
+
+	// whole is the size of the text of a result that a window cut; 0 = it did not.
+	whole int
 }
 
 // Outcome returns the outcome of hooks on the message: empty if they passed it unchanged, and

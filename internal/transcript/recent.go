@@ -88,14 +88,14 @@ func (r *recent) extend(records []event.Record) {
 		}
 	}
 	if len(next) > 0 {
-		r.add(next, Window{Bytes: r.room})
+		r.add(next, Window{Bytes: r.room, Result: r.result})
 	}
 }
 
 // follow adds the records that were stored since. It reports false if the transcript has to be read again: old messages may have
 // changed, older ones are needed, or there are far more than needed.
 func (r *recent) follow(ctx context.Context, s Reader, key store.Key, w Window) (bool, error) {
-	if w.Head < r.head || w.Bytes != r.room || !r.whole && w.Limit > r.limit || len(r.shown) > 2*w.Limit+100 {
+	if w.Head < r.head || w.Bytes != r.room || w.Result != r.result || !r.whole && w.Limit > r.limit || len(r.shown) > 2*w.Limit+100 {
 		return false, nil
 	}
 	if w.Head > r.head {

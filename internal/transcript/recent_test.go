@@ -64,6 +64,9 @@ func (g *growing) grow() {
 		return
 	case 6:
 		g.append(messageRecord(text(g.any(), "again")), messageRecord(m), messageRecord(text(m.ID+"b", "two")))
+	case 7:
+		m.SenderType, m.ToolCallID, m.Content = event.CreatedByTool, "c1", strings.Repeat("result é", 1+g.IntN(1000))
+		g.append(messageRecord(m).In(g.any()))
 	default:
 		g.append(messageRecord(m).In(g.any()))
 	}
@@ -81,7 +84,7 @@ func TestRecent(t *testing.T) {
 			for range g.IntN(3) {
 				g.grow()
 			}
-			w := transcript.Window{Head: g.done.Head, Limit: []int{3, 10, 40}[g.IntN(3)], Bytes: []int{0, 2000, 6000}[seed%3]}
+			w := transcript.Window{Head: g.done.Head, Limit: []int{3, 10, 40}[g.IntN(3)], Bytes: []int{0, 2000, 6000}[seed%3], Result: []int{0, 1024}[seed%2]}
 			switch g.IntN(5) {
 			case 0:
 				w.EventID = g.any()

@@ -1,8 +1,10 @@
 package transcript
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/threadmill/threadmill/event"
@@ -21,6 +23,9 @@ const (
 
 	// stubBytes are those of a message of the turn for which a window has no room.
 	stubBytes = 512
+
+	// readResult is the tool that reads what was cut of a result.
+	readResult = "read_result"
 
 	// minArguments is the least to which arguments are shortened, so that shortening them again changes nothing.
 	minArguments = 128
@@ -42,7 +47,7 @@ func bytesOf(m event.Message) int {
 }
 
 // shortened returns a message whose texts have about limit bytes, with a note where they are cut.
-func shortened(m *Message, limit int) *Message {
+func (w Window) shortened(m *Message, limit int) *Message {
 	if bytesOf(m.Message) <= messageBytes+limit {
 		return m
 	}
@@ -55,12 +60,35 @@ func shortened(m *Message, limit int) *Message {
 			f.Arguments = shortenedArguments(f.Arguments, max(limit/n, minArguments))
 		}
 	}
-	out.Content, out.Parts = excerpt.Text(m.Content, limit), nil // the content has all parts
+	out.Parts = nil // the content has all parts
+	if w.Result > 0 && isResult(m.Message) {
+		out.Content, out.whole = cutResult(m, limit)
+	} else {
+		out.Content = excerpt.Text(m.Content, limit)
+	}
 	out.Metadata = nil
 	// What was shortened is not kept.
 	kept := out.Message
 	out.stored, out.shortened = &kept, true
 	return &out
+}
+
+func isResult(m event.Message) bool { return m.SenderType == event.CreatedByTool && m.ToolCallID != "" }
+
+// cutResult returns the beginning and the end of a result, with a note between them that says how to read the rest, and the size of
+// the whole text. A result that was cut can be cut to less.
+func cutResult(m *Message, limit int) (text string, whole int) {
+	if len(m.Content) <= limit {
+		return m.Content, m.whole
+	}
+	whole = cmp.Or(m.whole, len(m.Content))
+	note := func(left, offset int) string {
+		return fmt.Sprintf("\n[… %d of %d bytes are left out. To read them, call %s with {\"call\":%q,\"offset\":%d}; with \"find\", it searches them …]\n",
+			left, whole, readResult, m.ToolCallID, offset)
+	}
+	kept := (limit - len(note(whole, whole))) / 2
+	start, end := excerpt.Start(m.Content, kept), excerpt.End(m.Content, kept)
+	return start + note(whole-len(start)-len(end), len(start)) + end, whole
 }
 
 // shortenedArguments returns arguments that are a JSON object of at most limit bytes.
@@ -90,10 +118,13 @@ func (w Window) room(shown []placed) *room {
 }
 
 func (w Window) bounded(m *Message) *Message {
-	if w.Bytes == 0 {
+	limit := w.Bytes / largest
+	if w.Result > 0 && isResult(m.Message) && (w.Bytes == 0 || w.Result < limit) {
+		limit = w.Result
+	} else if w.Bytes == 0 {
 		return m
 	}
-	return shortened(m, w.Bytes/largest)
+	return w.shortened(m, limit)
 }
 
 // take returns the message as the window has it. ok is false if there is no room for it.
@@ -109,7 +140,7 @@ func (r *room) take(m *Message) (taken *Message, ok bool) {
 	if !r.ofTurn(m) {
 		return nil, false
 	}
-	m = shortened(m, stubBytes)
+	m = r.shortened(m, stubBytes)
 	r.stubs -= bytesOf(m.Message)
 	return m, r.stubs >= 0
 }
@@ -125,7 +156,7 @@ func (t *transcript) shorten(w Window) {
 	for i, m := range t.shown {
 		if w.ofTurn(m.Message) && !w.also(m.Message) {
 			if newer >= w.Bytes {
-				t.shown[i].Message = shortened(m.Message, stubBytes)
+				t.shown[i].Message = w.shortened(m.Message, stubBytes)
 			}
 			newer += bytesOf(t.shown[i].Message.Message)
 		}

@@ -43,6 +43,9 @@ func (m Message) Intact() bool {
 	return !m.shortened && m.Content == m.stored.Content && slices.Equal(m.ToolCalls, m.stored.ToolCalls)
 }
 
+// Cut reports whether the window cut the message, a result, of which the tool read_result reads the rest.
+func (m Message) Cut() bool { return m.whole > 0 }
+
 // said returns the message without its tool calls.
 func (m Message) said() (event.Message, bool) {
 	switch d := m.decided.Interception; {
@@ -121,6 +124,10 @@ type Window struct {
 	// is cut to a quarter, and what there is no room for of the turn is cut to its beginnings, for which there is another
 	// quarter. Cut texts say so. 0 = no bound.
 	Bytes int
+
+	// Result bounds the text of a tool's result. Of a larger one, the beginning and the end remain, with a note between them that says
+	// how to read the rest with the tool read_result. 0 = no bound but Bytes.
+	Result int
 }
 
 // keeps reports whether the window contains a message. newer is the number of newer messages.
@@ -146,7 +153,7 @@ func Read(ctx context.Context, s Reader, key store.Key, w Window) ([]*Message, e
 
 // readTranscript returns [ErrTooLarge] if more than most bytes of payloads would have to be read. 0 = no limit.
 func readTranscript(ctx context.Context, s Reader, key store.Key, w Window, most int) (*transcript, error) {
-	t := &transcript{head: w.Head, limit: w.Limit, room: w.Bytes, most: most, found: decisions{}, seen: map[string]bool{}}
+	t := &transcript{head: w.Head, limit: w.Limit, room: w.Bytes, result: w.Result, most: most, found: decisions{}, seen: map[string]bool{}}
 	q := store.Query{Before: w.Head + 1, Types: transcribed, Newest: true, Limit: min(max(w.Limit, 1), store.MaxLimit), MaxBytes: t.pageBytes()}
 	for {
 		page, err := s.Records(ctx, key, q)
@@ -227,13 +234,14 @@ func (t *transcript) readByID(ctx context.Context, s Reader, key store.Key, w Wi
 // transcript contains the decisions, the ids of messages, and the visible messages that were read,
 // up to head.
 type transcript struct {
-	head  int64
-	limit int
-	room  int // [Window].Bytes
-	found decisions
-	seen  map[string]bool
-	shown []placed
-	texts int // bytes of shown, as a window counts them
+	head   int64
+	limit  int
+	room   int // [Window].Bytes
+	result int // [Window].Result
+	found  decisions
+	seen   map[string]bool
+	shown  []placed
+	texts  int // bytes of shown, as a window counts them
 
 	// bytes are those of the payloads that were read, and most is their limit. 0 = none.
 	bytes, most int

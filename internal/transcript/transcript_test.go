@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/store"
@@ -273,6 +274,20 @@ func (r *pagesReader) Records(ctx context.Context, key store.Key, q store.Query)
 	return page, err
 }
 
+// requireCut checks a result of so many "r" that was cut to a limit.
+func requireCut(t *testing.T, m *transcript.Message, whole, limit int) {
+	t.Helper()
+	require.True(t, m.Cut())
+	require.LessOrEqual(t, len(m.Content), limit)
+	require.Greater(t, len(m.Content), limit-16)
+	start, rest, _ := strings.Cut(m.Content, "\n[… ")
+	note, end, _ := strings.Cut(rest, " …]\n")
+	require.Equal(t, fmt.Sprintf("%d of %d bytes are left out. To read them, call %s with {\"call\":\"c0\",\"offset\":%d}; with \"find\", it searches them",
+		whole-len(start)-len(end), whole, builtin.ReadResult, len(start)), note)
+	require.Equal(t, strings.Repeat("r", len(start)), start)
+	require.Equal(t, strings.Repeat("r", len(start)), end)
+}
+
 // TestTranscriptWithinBytes: older messages are left out, and large ones are cut. The turn and its question remain, as far as there is
 // room.
 func TestTranscriptWithinBytes(t *testing.T) {
@@ -329,6 +344,22 @@ func TestTranscriptWithinBytes(t *testing.T) {
 			require.Equal(t, "old199", newest[0].ID)
 			require.Equal(t, "turn.r59", newest[10].ID)
 			require.Equal(t, question.Content, newest[len(newest)-1].Content)
+		}},
+		"a large result keeps its beginning and its end": {turn[:3], transcript.Window{Result: 4 << 10}, func(t *testing.T, newest []*transcript.Message) {
+			requireCut(t, newest[0], 128<<10, 4<<10)
+			require.False(t, newest[1].Cut(), "a call is no result")
+			require.Len(t, newest[2].Content, 4<<10)
+		}},
+		"a bound of results does not raise that of messages": {turn[:3], transcript.Window{Result: 1 << 20}, func(t *testing.T, newest []*transcript.Message) {
+			requireCut(t, newest[0], 128<<10, bound/4)
+		}},
+		"results without room say how to read them": {turn, transcript.Window{EventID: "turn", Result: 4 << 10}, func(t *testing.T, newest []*transcript.Message) {
+			requireCut(t, newest[0], 128<<10, 4<<10)
+			requireCut(t, newest[20], 128<<10, 512)
+		}},
+		"a bound of results only": {turn[:3], transcript.Window{Bytes: -1, Result: 1 << 10}, func(t *testing.T, newest []*transcript.Message) {
+			requireCut(t, newest[0], 128<<10, 1<<10)
+			require.True(t, newest[1].Intact())
 		}},
 		"no bound": {turn[:3], transcript.Window{Bytes: -1}, func(t *testing.T, newest []*transcript.Message) {
 			require.Len(t, newest[0].Content, 128<<10)

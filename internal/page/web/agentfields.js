@@ -121,6 +121,14 @@ export const AGENT = [
         max: 8_388_608,
         hint: "1,024 to 8,388,608. Default: 2,097,152.",
       },
+      {
+        path: ["limits", "maxResult"],
+        label: "Bytes of a result the model is shown",
+        kind: "integer",
+        min: 0,
+        max: 8_388_608,
+        hint: "It reads the rest with the tool read_result. 1,024 to 8,388,608. Default: 131,072.",
+      },
     ],
   },
   {
