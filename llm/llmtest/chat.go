@@ -114,14 +114,19 @@ func (q *chatRequest) problem() string {
 	switch {
 	case len(q.Messages) == 0:
 		return "messages: must not be empty"
+	case len(q.Tools) > maxTools:
+		return fmt.Sprintf("tools: array too long. Expected an array with maximum length %d", maxTools)
 	case !plain && q.MaxTokens > 0:
 		return "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
 	case !plain && q.Temperature != nil && *q.Temperature != 1:
 		return "Unsupported value: 'temperature' does not support this value with this model."
 	}
 	for i, t := range q.Tools {
-		if t.Type != "function" || !toolName.MatchString(t.Function.Name) || !isObjectSchema(t.Function.Parameters) {
-			return fmt.Sprintf("tools[%d].function: needs a name of 1 to 64 letters, digits, _ and -, and a schema of type object", i)
+		if t.Type != "function" {
+			return fmt.Sprintf("tools[%d].type: %q must be function", i, t.Type)
+		}
+		if problem := openAIToolProblem(t.Function.Name, t.Function.Description, t.Function.Parameters); problem != "" {
+			return fmt.Sprintf("tools[%d].function%s", i, problem)
 		}
 	}
 	open := map[string]bool{}

@@ -26,7 +26,7 @@ func (p *Provider) request(req llm.Request, names *driver.ToolNames) (out sdk.Ch
 	}
 	for _, t := range req.Tools {
 		out.Tools = append(out.Tools, sdk.Tool{Type: sdk.ToolTypeFunction, Function: &sdk.FunctionDefinition{
-			Name: names.Wire(t.Name), Description: driver.Description(t.Description), Parameters: driver.Parameters(t.Parameters),
+			Name: names.Wire(t.Name), Description: driver.Description(t.Description), Parameters: names.Parameters(t.Name),
 		}})
 	}
 	if req.Temperature != nil {
