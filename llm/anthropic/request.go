@@ -20,7 +20,7 @@ func (p *Provider) params(req llm.Request, names *driver.ToolNames, origin event
 		out.System = []sdk.TextBlockParam{{Text: system}}
 	}
 	for _, t := range req.Tools {
-		tool := sdk.ToolParam{Name: names.Wire(t.Name), InputSchema: param.Override[sdk.ToolInputSchemaParam](driver.Parameters(t.Parameters))}
+		tool := sdk.ToolParam{Name: names.Wire(t.Name), InputSchema: param.Override[sdk.ToolInputSchemaParam](names.Parameters(t.Name))}
 		if t.Description != "" {
 			tool.Description = sdk.String(t.Description)
 		}

@@ -26,7 +26,7 @@ func request(req llm.Request, names *driver.ToolNames, origin event.Origin) ([]*
 		tool := &sdk.Tool{}
 		for _, t := range req.Tools {
 			tool.FunctionDeclarations = append(tool.FunctionDeclarations, &sdk.FunctionDeclaration{
-				Name: names.Wire(t.Name), Description: t.Description, ParametersJsonSchema: driver.Parameters(t.Parameters),
+				Name: names.Wire(t.Name), Description: t.Description, ParametersJsonSchema: driver.Inlined(names.Parameters(t.Name)),
 			})
 		}
 		config.Tools = []*sdk.Tool{tool}

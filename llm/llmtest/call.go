@@ -99,6 +99,9 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, unread error) {
 	for i := range reply.Calls { // unique even if two agents send the same request
 		reply.Calls[i].ID += fmt.Sprintf("_%d", c.number)
 	}
+	if q, ok := c.wire.(*chatRequest); ok {
+		q.answers(&reply)
+	}
 	if c.streaming() {
 		c.stream(reply)
 		return

@@ -26,9 +26,13 @@ type chatRequest struct {
 
 	MaxCompletionTokens int `json:"max_completion_tokens"`
 
-	StreamOptions struct {
+	StreamOptions *struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
+
+	server  *Server
+	dialect Dialect
+	account string // signs calls
 }
 
 type chatTool struct {
@@ -46,11 +50,15 @@ type chatMessage struct {
 	Name       string          `json:"name"`
 	Content    json.RawMessage `json:"content"`
 	ToolCallID string          `json:"tool_call_id"`
-	ToolCalls  []struct {
-		Type     string         `json:"type"`
-		ID       string         `json:"id"`
-		Function event.Function `json:"function"`
-	} `json:"tool_calls"`
+	Reasoning  *string         `json:"reasoning_content"`
+	ToolCalls  []chatCall      `json:"tool_calls"`
+}
+
+type chatCall struct {
+	Type     string          `json:"type"`
+	ID       string          `json:"id"`
+	Function event.Function  `json:"function"`
+	Extra    json.RawMessage `json:"extra_content"`
 }
 
 type chatPart struct {
@@ -58,7 +66,9 @@ type chatPart struct {
 	Text string `json:"text"`
 }
 
-func newChatRequest(*http.Request) wire { return &chatRequest{} }
+func (s *Server) newChatRequest(r *http.Request) wire {
+	return &chatRequest{server: s, dialect: s.config.dialect(), account: account(r)}
+}
 
 func (q *chatRequest) request() llm.Request {
 	out := llm.Request{Model: q.Model}
@@ -104,14 +114,19 @@ func (q *chatRequest) problem() string {
 	switch {
 	case len(q.Messages) == 0:
 		return "messages: must not be empty"
+	case len(q.Tools) > maxTools:
+		return fmt.Sprintf("tools: array too long. Expected an array with maximum length %d", maxTools)
 	case !plain && q.MaxTokens > 0:
 		return "Unsupported parameter: 'max_tokens' is not supported with this model. Use 'max_completion_tokens' instead."
 	case !plain && q.Temperature != nil && *q.Temperature != 1:
 		return "Unsupported value: 'temperature' does not support this value with this model."
 	}
 	for i, t := range q.Tools {
-		if t.Type != "function" || !toolName.MatchString(t.Function.Name) || !isObjectSchema(t.Function.Parameters) {
-			return fmt.Sprintf("tools[%d].function: needs a name of 1 to 64 letters, digits, _ and -, and a schema of type object", i)
+		if t.Type != "function" {
+			return fmt.Sprintf("tools[%d].type: %q must be function", i, t.Type)
+		}
+		if problem := openAIToolProblem(t.Function.Name, t.Function.Description, t.Function.Parameters); problem != "" {
+			return fmt.Sprintf("tools[%d].function%s", i, problem)
 		}
 	}
 	open := map[string]bool{}
@@ -135,7 +150,7 @@ func (q *chatRequest) problem() string {
 	if len(open) > 0 {
 		return unanswered("the end of messages", open)
 	}
-	return ""
+	return q.dialect.problem(q)
 }
 
 func unanswered(at string, open map[string]bool) string {
@@ -236,7 +251,7 @@ func (q *chatRequest) begin(c *call, _ script.Reply) {
 
 func (q *chatRequest) piece(c *call, p script.Piece) {
 	if p.Thought != "" {
-		q.delta(c, object{c.config.ReasoningField: p.Thought}, nil)
+		q.delta(c, q.thoughtFields(c, p.Thought, ""), nil)
 	} else {
 		q.delta(c, object{"content": p.Text}, nil)
 	}
@@ -247,7 +262,7 @@ func (q *chatRequest) end(c *call, reply script.Reply) {
 		q.call(c, i, tc)
 	}
 	q.delta(c, object{}, finishReason(reply))
-	if q.StreamOptions.IncludeUsage {
+	if q.StreamOptions != nil && q.StreamOptions.IncludeUsage || q.dialect.refuses("stream_options") {
 		c.json("", q.envelope(c, "chat.completion.chunk", object{"choices": []any{}, "usage": usageObject(reply.Usage)}))
 	}
 	c.event("", "[DONE]")
@@ -266,6 +281,9 @@ func (q *chatRequest) call(c *call, index int, tc event.ToolCall) {
 			out["index"] = index
 			if i == 0 {
 				out["id"], out["type"] = tc.ID, "function"
+				if extra := q.extraOf(index, tc); extra != nil {
+					out["extra_content"] = extra
+				}
 			}
 		}
 		q.delta(c, object{"tool_calls": []any{out}}, nil)
@@ -276,12 +294,16 @@ func (q *chatRequest) whole(c *call, reply script.Reply) object {
 	text, thought := joinedPieces(reply)
 	message := object{"role": "assistant", "content": text}
 	if thought != "" {
-		message[c.config.ReasoningField] = thought
+		maps.Copy(message, q.thoughtFields(c, thought, text))
 	}
 	if len(reply.Calls) > 0 {
 		var calls []any
-		for _, tc := range reply.Calls {
-			calls = append(calls, object{"id": tc.ID, "type": "function", "function": tc.Function})
+		for i, tc := range reply.Calls {
+			made := object{"id": tc.ID, "type": "function", "function": tc.Function}
+			if extra := q.extraOf(i, tc); extra != nil {
+				made["extra_content"] = extra
+			}
+			calls = append(calls, made)
 		}
 		message["tool_calls"] = calls
 	}

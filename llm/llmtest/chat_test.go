@@ -25,8 +25,8 @@ func TestProtocol(t *testing.T) {
 	}
 	for fields, problem := range map[string]string{
 		`"model":"m","messages":[]`: "messages: must not be empty",
-		`"model":"m","messages":[` + user + `],"tools":[{"type":"function","function":{"name":"f"}}]`:              "tools[0].function: ",
-		`"model":"m","messages":[` + user + `],"tools":[{"function":{"name":"f","parameters":{"type":"object"}}}]`: "tools[0].function: ",
+		`"model":"m","messages":[` + user + `],"tools":[{"type":"function","function":{"name":"f"}}]`:              "tools[0].",
+		`"model":"m","messages":[` + user + `],"tools":[{"function":{"name":"f","parameters":{"type":"object"}}}]`: "tools[0].",
 		`"model":"m","messages":[` + user + `],"top_k":1`:                                                          "Unknown parameter",
 		`"model":"gpt-5","messages":[` + user + `],"max_tokens":5`:                                                 "'max_tokens' is not supported",
 		`"model":"gpt-5","messages":[` + user + `],"temperature":.5`:                                               "'temperature' does not support",

@@ -13,7 +13,7 @@ import (
 // clouds adds the routes of the clouds that serve the models of others: Azure, Amazon Bedrock and
 // Vertex AI.
 func (s *Server) clouds(mux *http.ServeMux) {
-	mux.HandleFunc("POST /openai/deployments/{deployment}/chat/completions", s.serve(newChatRequest, azureProblem))
+	mux.HandleFunc("POST /openai/deployments/{deployment}/chat/completions", s.serve(s.newChatRequest, azureProblem))
 	mux.HandleFunc("POST /openai/deployments/{deployment}/embeddings", s.plain(newEmbedRequest, azureProblem))
 	mux.HandleFunc("POST /openai/responses", s.serve(newResponsesRequest, azureProblem))
 	mux.HandleFunc("POST /model/{model}/invoke-with-response-stream", s.serve(newBedrockRequest, signatureMissing))

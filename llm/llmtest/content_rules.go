@@ -49,8 +49,9 @@ func (q *contentRequest) toolsProblem() string {
 				return fmt.Sprintf("%s.name: invalid function name %q", at, f.Name)
 			case declared[f.Name]:
 				return "Duplicate function declaration found: " + f.Name
-			case f.Parameters != nil && !isObjectSchema(f.Parameters):
-				return at + ".parameters_json_schema: should be of type object"
+			}
+			if problem := googleSchemas.problem(f.Parameters); f.Parameters != nil && problem != "" {
+				return at + ".parameters_json_schema: " + problem
 			}
 			declared[f.Name] = true
 		}

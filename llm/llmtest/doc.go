@@ -4,7 +4,8 @@
 // and Google, and of Azure, Amazon Bedrock and Vertex AI, that serves an offline model without a greeting. The last user message is the model's script, unless [Config].Script provides one; the
 // language is documented at llm/demo. Like the providers, the server rejects requests that
 // break the rules of the protocol: a tool call without a result, a result without a call, the signature of
-// another model, an unknown field, missing credentials.
+// another model, an unknown field, a schema of a tool that is not as they want it, missing credentials. With [Config].Dialect, it speaks
+// Chat Completions as another server does, such as Mistral's: see [Dialects].
 // Tests can inject faults ([Server.Fail]), pause a reply ([Server.Block]), and read the requests
 // and the streamed chunks with their times.
 //

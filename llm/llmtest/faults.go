@@ -21,7 +21,7 @@ type Build func(t *testing.T, s *Server, key string) llm.Provider
 func RunHTTP(t *testing.T, traits Traits, build Build) {
 	t.Helper()
 	Run(t, traits, func(t *testing.T, s *Server) llm.Provider { return build(t, s, "test") })
-	f := faults{build: build}
+	f := faults{build: build, dialect: traits.Dialect}
 	for _, tt := range []struct {
 		name string
 		test func(*testing.T)
@@ -45,13 +45,22 @@ func RunHTTP(t *testing.T, traits Traits, build Build) {
 // key is the API key of the suite. Errors must not contain it.
 const key = "sk-not-a-real-key"
 
-type faults struct{ build Build }
+type faults struct {
+	build   Build
+	dialect Dialect
+}
 
 func (f faults) start(t *testing.T, config Config) (*Server, llm.Provider) {
 	t.Helper()
+	config.Dialect = f.dialect
 	s := NewServer(config)
 	t.Cleanup(s.Close)
-	return s, f.build(t, s, key)
+	p := f.build(t, s, key)
+	if len(f.dialect.Refused) > 0 { // the provider learns what the server refuses: tests count requests
+		_, _ = p.Generate(t.Context(), request("hello"), func(llm.Delta) {})
+		s.Reset()
+	}
+	return s, p
 }
 
 // both calls the test with and without streaming.

@@ -38,8 +38,11 @@ func (q *messagesRequest) problem() string {
 	}
 	tools := map[string]bool{}
 	for i, t := range q.Tools {
-		if !longToolName.MatchString(t.Name) || !isObjectSchema(t.InputSchema) {
-			return fmt.Sprintf("tools.%d: name must match %s, and input_schema must be of type object", i, longToolName)
+		if !longToolName.MatchString(t.Name) {
+			return fmt.Sprintf("tools.%d.custom.name: must match %s", i, longToolName)
+		}
+		if problem := anthropicSchemas.problem(t.InputSchema); problem != "" {
+			return fmt.Sprintf("tools.%d.custom.input_schema: %s", i, problem)
 		}
 		if tools[t.Name] {
 			return "tools: Tool names must be unique."

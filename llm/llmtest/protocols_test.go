@@ -45,7 +45,7 @@ func TestMessagesProtocol(t *testing.T) {
 		{"a foreign thought", "", user + `,{"role":"assistant","content":[{"type":"thinking","thinking":"x","signature":"y"}]},` + user, "Invalid `signature`"},
 		{"no thought", `"thinking":{"type":"enabled","budget_tokens":1024},`, user + "," + calls + "," + results(a, b), "Expected `thinking`"},
 		{"tools of one name", `"tools":[` + tool + "," + tool + `],`, user, "Tool names must be unique"},
-		{"a schema that is none", `"tools":[{"name":"f","input_schema":{}}],`, user, "tools.0: "},
+		{"a schema that is none", `"tools":[{"name":"f","input_schema":{}}],`, user, "tools.0.custom.input_schema: "},
 		{"five breakpoints", "", results(cached(text), cached(text), cached(text), cached(text), cached(text)), "A maximum of 4 blocks"},
 		{"a cache for a day", "", results(strings.Replace(cached(text), `"ephemeral"`, `"ephemeral","ttl":"1d"`, 1)), "cache_control: must be"},
 	} {

@@ -40,6 +40,8 @@ func (q *responsesRequest) problem() string {
 		return fmt.Sprintf("Invalid value: '%s'. Supported values are: %q.", q.Reasoning.Effort, efforts[1:])
 	case q.Temperature != nil && thinkingModel.MatchString(q.Model) && !plain:
 		return "Unsupported parameter: 'temperature' is not supported with this model."
+	case len(q.Tools) > maxTools:
+		return fmt.Sprintf("Invalid 'tools': array too long. Expected an array with maximum length %d.", maxTools)
 	}
 	for i, t := range q.Tools {
 		if problem := t.problem(); problem != "" {
@@ -53,14 +55,10 @@ func (t responsesTool) problem() string {
 	switch {
 	case t.Type != "function":
 		return fmt.Sprintf(".type: Invalid value: '%s'", t.Type)
-	case !toolName.MatchString(t.Name):
-		return fmt.Sprintf(".name: %q must be 1 to 64 letters, digits, _ and -", t.Name)
-	case !isObjectSchema(t.Parameters):
-		return ".parameters: schema must be a JSON Schema of 'type: \"object\"'"
 	case t.Strict == nil || *t.Strict:
 		return ".parameters: a strict schema needs 'additionalProperties' false and all properties in 'required'"
 	}
-	return ""
+	return openAIToolProblem(t.Name, t.Description, t.Parameters)
 }
 
 // inputProblem: each call has one result after it, there are no other results, and reasoning is the

@@ -34,7 +34,7 @@ func TestResponsesProtocol(t *testing.T) {
 		call     = `{"type":"function_call","call_id":"a","name":"f","arguments":"{}"}`
 		result   = `{"type":"function_call_output","call_id":"a","output":"1"}`
 		include  = `"include":["reasoning.encrypted_content"],"reasoning":{"effort":"low","summary":"auto"},`
-		function = `{"type":"function","name":"f","parameters":{"type":"object"},"strict":false}`
+		function = `{"type":"function","name":"f","parameters":{"type":"object","properties":{}},"strict":false}`
 	)
 	send := func(t *testing.T, fields, input string) (int, string) {
 		t.Helper()

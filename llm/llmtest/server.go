@@ -31,6 +31,9 @@ type Config struct {
 	// reasoning_content.
 	ReasoningField string
 
+	// Dialect is how the server speaks Chat Completions. Default: as OpenAI.
+	Dialect Dialect
+
 	// Sloppy streams tool calls without index and id, and with the name in each piece, as some
 	// servers do.
 	Sloppy bool
@@ -76,6 +79,7 @@ type Server struct {
 	chunks     []Chunk
 	faults     []Fault
 	gates      []*Gate
+	thoughts   map[string]string // by the first call that came with them
 }
 
 // Request is a request that the server has received.
@@ -119,7 +123,7 @@ func NewServer(config Config) *Server {
 	s := &Server{config: config, closed: make(chan struct{}), Root: "http://" + l.Addr().String()}
 	s.URL = s.Root + "/v1"
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/chat/completions", s.serve(newChatRequest))
+	mux.HandleFunc("POST /v1/chat/completions", s.serve(s.newChatRequest))
 	mux.HandleFunc("POST /v1/responses", s.serve(newResponsesRequest))
 	mux.HandleFunc("POST /v1/messages", s.serve(newMessagesRequest))
 	mux.HandleFunc("POST /v1/embeddings", s.plain(newEmbedRequest))

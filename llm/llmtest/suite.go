@@ -21,13 +21,16 @@ type Traits struct {
 	// ObjectArguments: the protocol carries the arguments of calls as objects, so a model cannot
 	// write other ones.
 	ObjectArguments bool
+
+	// Dialect is how the server speaks Chat Completions.
+	Dialect Dialect
 }
 
 // Run is the conformance suite of [llm.Provider]. The provider must reply like the offline model
 // without its greeting, by calling the server s or otherwise.
 func Run(t *testing.T, traits Traits, provider func(t *testing.T, s *Server) llm.Provider) {
 	t.Helper()
-	s := NewServer(Config{T: t})
+	s := NewServer(Config{T: t, Dialect: traits.Dialect})
 	t.Cleanup(s.Close)
 	u := &suite{traits: traits, provider: provider(t, s)}
 	for _, tt := range []struct {

@@ -106,6 +106,21 @@ func TestGoogle(t *testing.T) {
 	llmtest.RunHTTP(t, llmtest.Traits{ObjectArguments: true}, newGoogle)
 }
 
+// TestDialects: the driver does all that with servers of each dialect, too.
+func TestDialects(t *testing.T) {
+	for _, dialect := range llmtest.Dialects() {
+		t.Run(dialect.Name, func(t *testing.T) {
+			t.Parallel()
+			llmtest.RunHTTP(t, llmtest.Traits{Dialect: dialect}, func(t *testing.T, s *llmtest.Server, key string) llm.Provider {
+				t.Helper()
+				p, err := openai.New(openai.Config{BaseURL: s.URL, APIKey: key, Dialect: dialect.Setting})
+				require.NoError(t, err)
+				return p
+			})
+		})
+	}
+}
+
 // TestSwitching goes from one provider, model and account to the next at every step, in the middle
 // of turns with tools and thoughts. The servers reject signatures of another origin, and calls and
 // thoughts without the signatures that they require.

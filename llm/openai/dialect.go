@@ -136,33 +136,57 @@ const (
 // refusable begins with the fields that others contain.
 var refusable = []string{fieldStreamOptions, fieldReasoning, fieldExtra, fieldCompletionTokens, fieldMaxTokens, fieldName}
 
-// refusals are the fields that a server has refused for a model. They are left out from then on.
-type refusals struct {
-	mu     sync.Mutex
-	fields map[refusal]bool
+// fieldSignature is in the extra_content of calls.
+const fieldSignature = "thought_signature"
+
+// requirable are fields of calls that a server may require, also of calls that another model made.
+var requirable = []string{fieldReasoning, fieldSignature}
+
+// learned is what a server has refused and required, by model. From then on, fields are left out, or are in all messages.
+type learned struct {
+	mu                sync.Mutex
+	refused, required map[modelField]bool
 }
 
-type refusal struct{ model, field string }
+type modelField struct{ model, field string }
 
-func (r *refusals) has(model, field string) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.fields[refusal{model, field}]
+func (l *learned) refuses(model, field string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.refused[modelField{model, field}]
 }
 
-// learn notes the fields that an error refuses clearly, and reports whether there is a new one.
-func (r *refusals) learn(model string, status int, said *driver.Said, sent map[string]bool) bool {
+func (l *learned) requires(model, field string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.required[modelField{model, field}]
+}
+
+// learn notes a field that an error refuses or requires clearly, and reports whether there is a new one.
+func (l *learned) learn(model string, status int, said *driver.Said, sent map[string]bool) bool {
 	if said == nil || status != http.StatusBadRequest && status != http.StatusUnprocessableEntity {
 		return false
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	note := func(known *map[modelField]bool, field string, says bool) bool {
+		key := modelField{model, field}
+		if !says || (*known)[key] {
+			return false
+		}
+		if *known == nil {
+			*known = map[modelField]bool{}
+		}
+		(*known)[key] = true
+		return true
+	}
 	for _, field := range refusable {
-		if key := (refusal{model, field}); !r.fields[key] && sent[field] && refuses(said.Message, field) {
-			if r.fields == nil {
-				r.fields = map[refusal]bool{}
-			}
-			r.fields[key] = true
+		if note(&l.refused, field, sent[field] && speaksOf(said.Message, unknownField, field)) {
+			return true
+		}
+	}
+	for _, field := range requirable {
+		if note(&l.required, field, speaksOf(said.Message, missingField, field)) {
 			return true
 		}
 	}
@@ -173,7 +197,10 @@ func (r *refusals) learn(model string, status int, said *driver.Said, sent map[s
 // Google's compatible endpoint, and OpenAI.
 var unknownField = regexp.MustCompile(`(?i)(extra inputs are not permitted|extra_forbidden|unsupported|not supported|unknown|unrecognized|unexpected|not allowed|not permitted|cannot find field|does not support)`)
 
-// refuses reports whether a message says that a field is not taken.
-func refuses(message, field string) bool {
-	return unknownField.MatchString(message) && regexp.MustCompile(fmt.Sprintf(`(^|[^a-zA-Z0-9_])%s($|[^a-zA-Z0-9_])`, field)).MatchString(message)
+// missingField matches what servers say of a field that they miss: DeepSeek, Kimi and Google's compatible endpoints.
+var missingField = regexp.MustCompile(`(?i)(missing|must be passed back|required)`)
+
+// speaksOf reports whether a message says something of a field.
+func speaksOf(message string, says *regexp.Regexp, field string) bool {
+	return says.MatchString(message) && regexp.MustCompile(fmt.Sprintf(`(^|[^a-zA-Z0-9_])%s($|[^a-zA-Z0-9_])`, field)).MatchString(message)
 }

@@ -31,6 +31,24 @@ func (t *text) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// contents are a text, or a list of parts of which some are thoughts, as Mistral's models write them.
+type contents struct{ text, thought text }
+
+func (c *contents) UnmarshalJSON(data []byte) error {
+	if err := c.text.UnmarshalJSON(data); err != nil {
+		return err
+	}
+	var parts []struct {
+		Thinking text `json:"thinking"`
+	}
+	if data[0] == '[' && json.Unmarshal(data, &parts) == nil {
+		for _, p := range parts {
+			c.thought += p.Thinking
+		}
+	}
+	return nil
+}
+
 // arguments is a string that contains JSON or, from some servers, the JSON value itself.
 type arguments string
 

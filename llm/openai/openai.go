@@ -61,14 +61,14 @@ type Provider struct {
 	azure    *Azure
 	summary  string
 	dialect  dialect
-	refused  *refusals
+	learned  *learned
 }
 
 var _ llm.Provider = (*Provider)(nil)
 
 // New returns a driver. It does not connect to the server.
 func New(config Config) (*Provider, error) {
-	p := &Provider{summary: config.Summary, refused: &refusals{}, endpoint: driver.Endpoint{
+	p := &Provider{summary: config.Summary, learned: &learned{}, endpoint: driver.Endpoint{
 		Name: config.Name, APIKey: config.APIKey, BaseURL: config.BaseURL, HTTPClient: config.HTTPClient, Timeouts: config.Timeouts,
 	}}
 	var c sdk.ClientConfig
@@ -124,16 +124,16 @@ func (p *Provider) send(ctx context.Context, c *driver.Call) error {
 		send := p.whole
 		if c.Stream {
 			send = p.stream
-			if !p.refused.has(c.Request.Model, fieldStreamOptions) {
+			if !p.learned.refuses(c.Request.Model, fieldStreamOptions) {
 				wire.StreamOptions = &sdk.StreamOptions{IncludeUsage: true}
 			}
 		}
 		err := send(within, wire, b, r)
 		if err == nil {
-			return r.seal(p.origin(c.Request.Model), p.dialect.thoughts)
+			return r.seal(p.origin(c.Request.Model), p.thoughts(c.Request.Model))
 		}
-		// A field that the server refuses clearly is left out, at once and from then on.
-		if !p.refused.learn(c.Request.Model, c.Exchange.Status, said(c.Exchange, err), fieldsOf(wire, extras)) {
+		// A field that the server refuses clearly is left out, and one that it requires is added, at once and from then on.
+		if !p.learned.learn(c.Request.Model, c.Exchange.Status, said(c.Exchange, err), fieldsOf(wire, extras)) {
 			return err
 		}
 	}

@@ -27,7 +27,7 @@ type choice struct {
 }
 
 type part struct {
-	Content          text           `json:"content"`
+	Content          contents       `json:"content"`
 	Refusal          text           `json:"refusal"`
 	ReasoningContent text           `json:"reasoning_content"`
 	Reasoning        text           `json:"reasoning"`
@@ -118,8 +118,8 @@ func (r *reply) take(raw []byte) error {
 
 func (r *reply) part(p part) {
 	r.reasoning.WriteString(string(p.ReasoningContent))
-	r.Think(r.thought.add(string(cmp.Or(p.ReasoningContent, p.Reasoning))))
-	r.Say(r.text.add(string(p.Content)))
+	r.Think(r.thought.add(string(cmp.Or(p.ReasoningContent, p.Reasoning, p.Content.thought))))
+	r.Say(r.text.add(string(p.Content.text)))
 	r.Say(r.text.add(string(p.Refusal)))
 	for _, c := range p.ToolCalls {
 		if r.Count(len(c.ID) + len(c.Function.Name) + len(c.Function.Arguments)) {

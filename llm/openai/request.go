@@ -2,6 +2,7 @@ package openai
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"regexp"
 	"slices"
@@ -20,22 +21,12 @@ func (p *Provider) request(req llm.Request, names *driver.ToolNames) (out sdk.Ch
 	extras = map[string]json.RawMessage{}
 	for _, m := range p.dialect.messages(visible(req.Messages)) {
 		wire := p.message(m, names, req.Model)
-		var k kept
-		if json.Unmarshal(m.Opaque.Of(p.origin(req.Model)), &k) == nil { // the driver's own
-			if p.dialect.thoughts && !p.refused.has(req.Model, fieldReasoning) {
-				wire.ReasoningContent = k.Reasoning
-			}
-			for i, extra := range k.Extra[:min(len(k.Extra), len(wire.ToolCalls))] {
-				if string(extra) != "null" && !p.refused.has(req.Model, fieldExtra) {
-					extras[wire.ToolCalls[i].ID] = extra
-				}
-			}
-		}
+		p.giveBack(m, &wire, req.Model, extras)
 		out.Messages = append(out.Messages, wire)
 	}
 	for _, t := range req.Tools {
 		out.Tools = append(out.Tools, sdk.Tool{Type: sdk.ToolTypeFunction, Function: &sdk.FunctionDefinition{
-			Name: names.Wire(t.Name), Description: driver.Description(t.Description), Parameters: driver.Parameters(t.Parameters),
+			Name: names.Wire(t.Name), Description: driver.Description(t.Description), Parameters: names.Parameters(t.Name),
 		}})
 	}
 	if req.Temperature != nil {
@@ -45,13 +36,49 @@ func (p *Provider) request(req llm.Request, names *driver.ToolNames) (out sdk.Ch
 	// OpenAI has replaced max_tokens, and its reasoning models reject it. Many compatible servers
 	// know only max_tokens.
 	newer := p.dialect.completionTokens || reasoningModel.MatchString(req.Model)
-	if newer && !p.refused.has(req.Model, fieldCompletionTokens) || p.refused.has(req.Model, fieldMaxTokens) {
+	if newer && !p.learned.refuses(req.Model, fieldCompletionTokens) || p.learned.refuses(req.Model, fieldMaxTokens) {
 		out.MaxCompletionTokens = req.MaxOutputTokens
 	} else {
 		out.MaxTokens = req.MaxOutputTokens //nolint:staticcheck // compatible servers know only this field
 	}
 	return out, extras
 }
+
+// thoughts reports whether thoughts that came with calls go back with them.
+func (p *Provider) thoughts(model string) bool {
+	return p.dialect.thoughts && !p.learned.refuses(model, fieldReasoning) || p.learned.requires(model, fieldReasoning)
+}
+
+// giveBack adds what came with the calls of a message, or what stands for it in calls of other models, if the server requires it.
+func (p *Provider) giveBack(m llm.Message, wire *sdk.ChatCompletionMessage, model string, extras map[string]json.RawMessage) {
+	var k kept
+	_ = json.Unmarshal(m.Opaque.Of(p.origin(model)), &k) // nil, or the driver's own
+	if len(wire.ToolCalls) == 0 {
+		return
+	}
+	if p.thoughts(model) {
+		wire.ReasoningContent = k.Reasoning
+	}
+	first := wire.ToolCalls[0]
+	if wire.ReasoningContent == "" && p.learned.requires(model, fieldReasoning) {
+		// It differs for each call: models repeat what all messages say.
+		wire.ReasoningContent = fmt.Sprintf("I call %s (%s).", first.Function.Name, first.ID)
+	}
+	if p.learned.refuses(model, fieldExtra) {
+		return
+	}
+	for i, extra := range k.Extra[:min(len(k.Extra), len(wire.ToolCalls))] {
+		if string(extra) != "null" {
+			extras[wire.ToolCalls[i].ID] = extra
+		}
+	}
+	if extras[first.ID] == nil && p.learned.requires(model, fieldSignature) {
+		extras[first.ID] = noSignature
+	}
+}
+
+// noSignature has the signature that Google documents for calls that the model did not make.
+var noSignature = json.RawMessage(`{"google":{"thought_signature":"skip_thought_signature_validator"}}`)
 
 // fieldsOf returns the fields that a server may refuse and that a request has.
 func fieldsOf(req sdk.ChatCompletionRequest, extras map[string]json.RawMessage) map[string]bool {
@@ -93,7 +120,7 @@ func (p *Provider) message(m llm.Message, names *driver.ToolNames, model string)
 	if m.Role == event.RoleUser {
 		out.Content, out.MultiContent = content(m)
 	}
-	if p.dialect.names && !p.refused.has(model, fieldName) {
+	if p.dialect.names && !p.learned.refuses(model, fieldName) {
 		out.Name = driver.Sanitize(m.Name)
 	}
 	for _, c := range m.ToolCalls {

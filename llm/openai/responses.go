@@ -73,7 +73,7 @@ func (p *Responses) responsesRequest(req llm.Request, names *driver.ToolNames, o
 	for _, t := range req.Tools {
 		// Without strict, the API would try to make the schema a strict one.
 		out.Tools = append(out.Tools, sdk.ResponseTool{Type: sdk.ToolTypeFunction, Parameters: map[string]any{
-			"name": names.Wire(t.Name), "description": driver.Description(t.Description), "parameters": driver.Parameters(t.Parameters), "strict": false,
+			"name": names.Wire(t.Name), "description": driver.Description(t.Description), "parameters": names.Parameters(t.Name), "strict": false,
 		}})
 	}
 	return out

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -296,9 +297,12 @@ func (c *connection) refresh(s *session) error {
 	hello := s.hello()
 	c.mu.Lock()
 	history(now, c.state.Tools, l.tools)
+	known := c.state.Problems
 	c.mu.Unlock()
 	for _, p := range l.problems {
-		c.log.Debug("MCP server has a problem", "subject", p.Subject, "reason", p.Reason)
+		if !slices.Contains(known, p) { // lists are read often
+			c.log.Warn("MCP server has a problem", "subject", p.Subject, "reason", p.Reason)
+		}
 	}
 	c.update(func(st *State) {
 		st.Tools, st.Resources, st.Prompts, st.Problems, st.ListedAt = l.tools, l.resources, l.prompts, l.problems, &now

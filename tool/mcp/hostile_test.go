@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -120,8 +121,10 @@ func TestHostileLists(t *testing.T) {
 
 // TestOddTools: a tool that cannot be offered is left out with the reason, and the others work.
 func TestOddTools(t *testing.T) {
-	m, _ := hostile(t, "odd")
+	var log testenv.Buffer
+	m := run(t, mcp.Config{Servers: []mcp.Server{program("raw", "odd"), program("other", "simple")}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 	s := ready(t, m, "raw")
+	require.Contains(t, log.String(), `level=WARN msg="MCP server has a problem" mcpServer=raw subject=none reason="the tool is left out: it has no schema of its arguments`)
 	require.Equal(t, `Use me.\u001b[2J`, s.Instructions)
 	names := map[string]mcp.Tool{}
 	for _, one := range s.Tools {

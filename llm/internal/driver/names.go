@@ -82,12 +82,20 @@ func Sanitize(name string) string {
 	return name[:min(len(name), maxName)]
 }
 
-// ToolNames maps the names of tools to names that every provider accepts, and back.
-type ToolNames struct{ there, back map[string]string }
+// ToolNames maps the names of tools, and of the properties of their arguments, to names that every provider accepts, and back.
+type ToolNames struct {
+	there, back map[string]string
+
+	parameters map[string]json.RawMessage   // by the tool's own name
+	keys       map[string]map[string]string // the names of properties that have others, by the tool's own name and the new ones
+}
 
 // NewToolNames returns the names of a request's tools.
 func NewToolNames(tools []llm.Tool) *ToolNames {
-	n := &ToolNames{there: map[string]string{}, back: map[string]string{}}
+	n := &ToolNames{there: map[string]string{}, back: map[string]string{}, parameters: map[string]json.RawMessage{}, keys: map[string]map[string]string{}}
+	for _, t := range tools {
+		n.parameters[t.Name], n.keys[t.Name] = Parameters(t.Parameters)
+	}
 	for _, t := range tools { // valid names remain unchanged
 		if Sanitize(t.Name) == t.Name {
 			n.there[t.Name], n.back[t.Name] = t.Name, t.Name
@@ -104,15 +112,22 @@ func NewToolNames(tools []llm.Tool) *ToolNames {
 }
 
 func (n *ToolNames) free(name string) string {
-	candidate := name
-	for i := 2; ; i++ {
-		if _, taken := n.back[candidate]; !taken {
-			return candidate
-		}
-		suffix := fmt.Sprintf("_%d", i)
-		candidate = name[:min(len(name), maxName-len(suffix))] + suffix
-	}
+	return unused(name, maxName, func(name string) bool { _, taken := n.back[name]; return taken })
 }
+
+// unused returns a name of at most limit bytes that is not taken: the name itself, or with a number.
+func unused(name string, limit int, taken func(string) bool) string {
+	name = name[:min(len(name), limit)]
+	candidate := name
+	for i := 2; taken(candidate); i++ {
+		suffix := fmt.Sprintf("_%d", i)
+		candidate = name[:min(len(name), limit-len(suffix))] + suffix
+	}
+	return candidate
+}
+
+// Parameters returns the schema of a tool's arguments in a form that every provider takes.
+func (n *ToolNames) Parameters(name string) json.RawMessage { return n.parameters[name] }
 
 // Wire returns the name that a provider accepts.
 func (n *ToolNames) Wire(name string) string {
@@ -122,11 +137,12 @@ func (n *ToolNames) Wire(name string) string {
 	return Sanitize(name)
 }
 
-// Restore replaces the names in calls by the original names of the tools.
+// Restore replaces the names in calls by the original names of the tools and of their properties.
 func (n *ToolNames) Restore(calls []event.ToolCall) {
 	for i := range calls {
 		if name, ok := n.back[calls[i].Function.Name]; ok {
-			calls[i].Function.Name = name
+			f := &calls[i].Function
+			f.Name, f.Arguments = name, restoredKeys(f.Arguments, n.keys[name])
 		}
 	}
 }
