@@ -56,7 +56,7 @@ type SendOptions struct {
 
 	// Tools restricts the tools that agents may call in this turn. Nil = no restriction; empty =
 	// no tools.
-	Tools *[]string
+	Tools []string
 
 	// Start configures the thread if it must be opened. First is ignored.
 	Start signals.Start

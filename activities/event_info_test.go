@@ -132,7 +132,7 @@ func TestEventInfoIsBounded(t *testing.T) {
 func TestEventInfoIsPlanned(t *testing.T) {
 	w := newFixture(t, nil)
 	in := observeStep(changed())
-	in.Tools = &[]string{}
+	in.Tools = []string{}
 	w.replies("", call("x", "get_event_info", `{"event_ids":["e2"]}`), call("y", "get_event_info", `{}`))
 	reply, err := w.callModel(in)
 	require.NoError(t, err)
@@ -189,7 +189,7 @@ func TestEventInfoIsOffered(t *testing.T) {
 	t.Run("to an agent that handles an event", func(t *testing.T) {
 		w := newFixture(t, lists("add"))
 		in := observeStep(changed())
-		in.Tools = &[]string{}
+		in.Tools = []string{}
 		_, err := w.callModel(in)
 		require.NoError(t, err)
 		require.Equal(t, []string{"get_event_info"}, w.offered(), "providers refuse calls of tools that they do not know")

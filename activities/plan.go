@@ -184,7 +184,7 @@ func edited(calls []event.ToolCall, rec event.Record) ([]event.ToolCall, error) 
 }
 
 // agentFor returns an agent with only the tools that the turn allows.
-func (a *Activities) agentFor(ctx context.Context, ref step.Ref, name string, tools *[]string) (agent.Agent, error) {
+func (a *Activities) agentFor(ctx context.Context, ref step.Ref, name string, tools []string) (agent.Agent, error) {
 	who, err := a.cfg.Agents.Agent(ctx, ref.Namespace, name)
 	if err != nil {
 		return who, agentError(err)
@@ -206,9 +206,9 @@ func (a *Activities) agentAt(ctx context.Context, ref step.Ref, name string, don
 }
 
 // allowed removes the tools that a turn does not allow.
-func allowed(who agent.Agent, tools *[]string) agent.Agent {
+func allowed(who agent.Agent, tools []string) agent.Agent {
 	if tools != nil {
-		who.Tools = event.CommonTools(who.Tools, *tools)
+		who.Tools = event.CommonTools(who.Tools, tools)
 	}
 	return who
 }

@@ -90,7 +90,7 @@ func TestPlanOfSomeCalls(t *testing.T) {
 	require.Len(t, out.Calls, 1)
 	require.NotContains(t, w.ids(), "c1.request")
 
-	in.Only, in.Tools = []string{"c1", "c3"}, &[]string{"quickly"}
+	in.Only, in.Tools = []string{"c1", "c3"}, []string{"quickly"}
 	out, err = w.planCalls(in)
 	require.NoError(t, err)
 	require.True(t, out.Calls[0].Invalid, "a tool that the turn does not allow")
@@ -202,13 +202,13 @@ func TestEditedCallRuns(t *testing.T) {
 func TestToolsOfTheTurn(t *testing.T) {
 	w := newFixture(t, nil, add, quickly)
 	in := w.asked(call("c1", "add", `{"a":1,"b":2}`))
-	in.Tools = &[]string{"quickly", "other"}
+	in.Tools = []string{"quickly", "other"}
 	out, err := w.runTool(in)
 	require.NoError(t, err)
 	require.Equal(t, "failed", out.Status)
 	require.Contains(t, stored[event.Message](w, "c1.result").Content, `unknown tool "add"; the tools are [quickly]`)
 
-	for name, tools := range map[string]*[]string{"add": {"add"}, "": {}} {
+	for name, tools := range map[string][]string{"add": {"add"}, "": {}} {
 		input := modelStep()
 		input.MessageID, input.Tools = "m"+name, tools
 		_, err := w.callModel(input)

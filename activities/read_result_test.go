@@ -139,7 +139,7 @@ func TestReadResultIsOffered(t *testing.T) {
 	w.returned("assistant", "c3", haystack(64<<10))
 	w.replies("", call("x", "read_result", `{"call":"c3"}`), call("y", "read_result", `{}`))
 	in := modelStep()
-	in.MessageID, in.Tools = "e1.0.2", &[]string{}
+	in.MessageID, in.Tools = "e1.0.2", []string{}
 	reply, err := w.callModel(in)
 	require.NoError(t, err)
 	require.Equal(t, []string{"read_result"}, w.offered(), "whatever tools the turn allows")

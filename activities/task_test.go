@@ -172,7 +172,7 @@ func TestTaskCannotRun(t *testing.T) {
 		{"arguments that do not fit", call("c1", "task", `{"tool":"add","arguments":{"a":"x"}}`), "add", nil, "Error: Tool parameter validation failed for add"},
 		{"arguments that are none", call("c1", "task", `{"tool":1}`), "add", nil, "Error: Tool parameter validation failed for task: tool: "},
 		{"an agent that is gone", call("c1", "add", `{"a":1,"b":2}`), "add", func(in *step.Task) { in.Task.Agent = "eve" }, `Error: unknown agent: "eve"; known are [assistant bob]`},
-		{"S2-25 a tool that the turn does not allow", call("c1", "add", `{"a":1,"b":2}`), "add", func(in *step.Task) { in.Tools = &[]string{} }, `Error: unknown tool "add"`},
+		{"S2-25 a tool that the turn does not allow", call("c1", "add", `{"a":1,"b":2}`), "add", func(in *step.Task) { in.Tools = []string{} }, `Error: unknown tool "add"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newFixture(t, withOwnTools, add)

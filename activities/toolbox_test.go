@@ -104,7 +104,7 @@ func TestTurnRestrictsToolsOfServers(t *testing.T) {
 		w, from, _ := withSource(t, tt.own)
 		from.set(serverTool("files__read", ""), serverTool("files__write", ""), serverTool("web__get", ""))
 		in := modelStep()
-		in.Tools = &tt.turn
+		in.Tools = tt.turn
 		_, err := w.callModel(in)
 		require.NoError(t, err)
 		var seen []string

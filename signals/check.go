@@ -89,14 +89,12 @@ func checkTurn(p Post) error {
 	if err := checkNames("agents", p.Agents, MaxPostAgents); err != nil {
 		return err
 	}
-	if p.Tools != nil {
-		if len(*p.Tools) > MaxPostTools {
-			return event.FieldErrorf("tools", "has %d entries, must have at most %d", len(*p.Tools), MaxPostTools)
-		}
-		for i, tool := range *p.Tools {
-			if err := checkIdentifier(fmt.Sprintf("tools[%d]", i), tool); err != nil {
-				return err
-			}
+	if len(p.Tools) > MaxPostTools {
+		return event.FieldErrorf("tools", "has %d entries, must have at most %d", len(p.Tools), MaxPostTools)
+	}
+	for i, tool := range p.Tools {
+		if err := checkIdentifier(fmt.Sprintf("tools[%d]", i), tool); err != nil {
+			return err
 		}
 	}
 	if p.OnBusy != "" && !p.OnBusy.Valid() {

@@ -219,7 +219,7 @@ type Post struct {
 
 	// Tools restricts the tools that agents may call in this turn; "server__*" stands for all tools of
 	// an MCP server. Nil = no restriction; empty = no tools.
-	Tools *[]string `json:"tools,omitempty"`
+	Tools []string `json:"tools,omitzero"`
 }
 
 // UserMessage returns the post of a user's message.

@@ -152,10 +152,10 @@ func runOverrides(t *testing.T, w *harness.Harness) {
 
 	tools := []string{"current_time"}
 	for name, c := range map[string]struct {
-		tools *[]string
+		tools []string
 		want  []string
 	}{
-		"all": {nil, []string{"note", "current_time"}}, "some": {&tools, tools}, "none": {&[]string{}, nil},
+		"all": {nil, []string{"note", "current_time"}}, "some": {tools, tools}, "none": {[]string{}, nil},
 	} {
 		w.Provider.Reset()
 		completes(t, begin(w, id, "hello", threadmill.SendOptions{Agents: []string{"other"}, Tools: c.tools}))

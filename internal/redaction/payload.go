@@ -88,12 +88,9 @@ var (
 
 func post(r *redact.Redactor, p signals.Post) signals.Post {
 	p.Payload, p.Metadata = r.JSON(p.Payload, payloadIDs...), r.JSON(p.Metadata, metadataIDs...)
-	if p.Tools != nil { // need not be names of tools
-		tools := slices.Clone(*p.Tools)
-		for i, name := range tools {
-			tools[i] = r.Text(name)
-		}
-		p.Tools = &tools
+	p.Tools = slices.Clone(p.Tools) // need not be names of tools
+	for i, name := range p.Tools {
+		p.Tools[i] = r.Text(name)
 	}
 	return p
 }

@@ -181,9 +181,9 @@ func TestPostMessage(t *testing.T) {
 		assert.Equal(t, -3, post.Priority)
 		assert.EqualValues(t, 1500, post.TTL)
 		assert.Equal(t, []string{"bot"}, post.Agents)
-		assert.Equal(t, &[]string{"clock"}, post.Tools)
+		assert.Equal(t, []string{"clock"}, post.Tools)
 		w.call("POST", path, object{"content": "hi", "tools": []string{}})
-		assert.Equal(t, &[]string{}, w.threads.posts[len(w.threads.posts)-1].Tools, "no tools")
+		assert.Equal(t, []string{}, w.threads.posts[len(w.threads.posts)-1].Tools, "no tools")
 	})
 	for name, test := range map[string]struct {
 		body     any

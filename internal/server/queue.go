@@ -33,7 +33,7 @@ type PostOptions struct {
 	Priority  int       `json:"priority,omitempty" doc:"Higher first, ties in order of arrival. Default: 0"`
 	TTL       int64     `json:"ttl,omitempty" minimum:"0" doc:"Milliseconds after which a pending event expires and is never processed. Default: 0, no limit"`
 	Agents    []string  `json:"agents,omitempty" maxItems:"100" doc:"The agents that answer a message, whatever it mentions; they need not take part in the thread. Default: as the thread routes it"`
-	Tools     *[]string `json:"tools,omitempty" maxItems:"200" doc:"The only tools that agents may call in the event's turn, as far as they have them; an empty list: none. Default: all that they have"`
+	Tools     []string `json:"tools,omitzero" nullable:"false" maxItems:"200" doc:"The only tools that agents may call in the event's turn, as far as they have them; an empty list: none. Default: all that they have"`
 }
 
 type addInput struct {

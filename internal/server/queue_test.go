@@ -196,7 +196,7 @@ func TestAddToQueue(t *testing.T) {
 		assert.Equal(t, object{"eventId": "e1", "status": "queued"}, got.body)
 		assert.Equal(t, signals.Post{
 			ID: "e1", Type: "deploy", Payload: json.RawMessage(`{"n":12345678901234567890}`), Priority: 7, TTL: 60000,
-			TraceID: "trace", ParentEventID: "e0", OnBusy: event.OnBusyReject, Agents: []string{"bot"}, Tools: &[]string{},
+			TraceID: "trace", ParentEventID: "e0", OnBusy: event.OnBusyReject, Agents: []string{"bot"}, Tools: []string{},
 		}, w.threads.posts[0])
 	})
 	t.Run("S2-43 with nothing but a type", func(t *testing.T) {

@@ -9,7 +9,7 @@ type Check struct {
 	Agent            string    `json:"agent"`
 	MessageID        string    `json:"messageId"`
 	ToolCallID       string    `json:"toolCallId"`
-	Tools            *[]string `json:"tools,omitempty"`
+	Tools            []string `json:"tools,omitzero"`
 	WorkingDirectory string    `json:"workingDirectory,omitempty"`
 
 	// By is the person who decides. Args are the edited arguments, Pattern is the granted pattern.

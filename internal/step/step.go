@@ -26,7 +26,7 @@ type Run struct {
 	MessageID string `json:"messageId"`
 
 	// Tools restricts the tools that the agent may call. Nil = no restriction.
-	Tools *[]string `json:"tools,omitempty"`
+	Tools []string `json:"tools,omitzero"`
 
 	// WorkingDirectory is the thread's working directory, if it has one.
 	WorkingDirectory string `json:"workingDirectory,omitempty"`

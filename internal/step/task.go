@@ -18,7 +18,7 @@ type Task struct {
 	MessageID string `json:"messageId"`
 
 	// Tools restricts the tools that may be called. Nil = no restriction.
-	Tools *[]string `json:"tools,omitempty"`
+	Tools []string `json:"tools,omitzero"`
 
 	// User, Edited, Guard and DecisionID have the meaning of those in [Tool].
 	User             string `json:"user,omitempty"`

@@ -101,7 +101,7 @@ type Options struct {
 	Agents []string `json:"agents,omitempty"`
 
 	// Tools restricts the tools that agents may call. Nil = no restriction.
-	Tools *[]string `json:"tools,omitempty"`
+	Tools []string `json:"tools,omitzero"`
 
 	// Released is set if a rule has debounced or throttled the event.
 	Released *Released `json:"released,omitempty"`

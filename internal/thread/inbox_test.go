@@ -421,7 +421,7 @@ func TestInterruptWhileJoining(t *testing.T) {
 func TestSteerWithOptions(t *testing.T) {
 	for name, say := range map[string]func(*signals.Post){
 		"agents": func(p *signals.Post) { p.Agents = []string{"bob"} },
-		"tools":  func(p *signals.Post) { p.Tools = &[]string{} },
+		"tools":  func(p *signals.Post) { p.Tools = []string{} },
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newState()

@@ -109,10 +109,8 @@ func (o Options) bytes() int {
 	for _, agent := range o.Agents {
 		n += len(agent)
 	}
-	if o.Tools != nil {
-		for _, tool := range *o.Tools {
-			n += len(tool)
-		}
+	for _, tool := range o.Tools {
+		n += len(tool)
 	}
 	return n
 }

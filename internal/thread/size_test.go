@@ -77,7 +77,7 @@ func TestSmallEventsFitIntoTheNextRun(t *testing.T) {
 	}
 	for name, p := range map[string]signals.Post{
 		"nothing but events": {Type: "file.changed", Payload: []byte(`1`)},
-		"with long options":  {Type: "file.changed", Payload: []byte(`1`), Agents: agents, Tools: &tools},
+		"with long options":  {Type: "file.changed", Payload: []byte(`1`), Agents: agents, Tools: tools},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newState()

@@ -150,10 +150,10 @@ func TestSend(t *testing.T) {
 		out := w.ok("send", "t1", "hi", "--id", "e7", "--priority", "-2", "--ttl", "1m30s", "--agent", "a", "--agent", "b", "--tool", "x", "--tool", "y")
 		require.Equal(t, "e7\n", out)
 		want := signals.UserMessage("t1", "ann", "hi")
-		want.ID, want.Priority, want.TTL, want.Agents, want.Tools = "e7", -2, 90_000, []string{"a", "b"}, &[]string{"x", "y"}
+		want.ID, want.Priority, want.TTL, want.Agents, want.Tools = "e7", -2, 90_000, []string{"a", "b"}, []string{"x", "y"}
 		require.Equal(t, want, w.posts[0])
 		w.run("", "send", "t1", "hi", "--no-tools")
-		require.Equal(t, &[]string{}, w.posts[1].Tools)
+		require.Equal(t, []string{}, w.posts[1].Tools)
 		w.run("", "send", "t1", "hi")
 		require.Nil(t, w.posts[2].Tools)
 		require.Empty(t, w.posts[2].Agents)

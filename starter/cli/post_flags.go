@@ -55,10 +55,10 @@ func (p *posting) apply(thread string, agents []string, post *signals.Post) erro
 		return usagef("--no-tools and --tool exclude each other")
 	}
 	if p.noTools {
-		post.Tools = &[]string{}
+		post.Tools = []string{}
 	}
 	if len(p.tools) > 0 {
-		post.Tools = &p.tools
+		post.Tools = p.tools
 	}
 	post.Priority, post.TTL, post.Agents = p.priority, p.ttl.Milliseconds(), agents
 	if err := threadclient.Prepare(thread, post); err != nil {

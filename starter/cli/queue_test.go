@@ -149,7 +149,7 @@ func TestQueueAdd(t *testing.T) {
 		require.Equal(t, "e7\n", out)
 		require.Equal(t, signals.Post{
 			ID: "e7", Type: "deploy", Payload: json.RawMessage(`{"n": 12345678901234567890}`), Priority: 3, TTL: 500,
-			TraceID: "trace", ParentEventID: "e1", OnBusy: event.OnBusySteer, Agents: []string{"a"}, Tools: &[]string{"x"},
+			TraceID: "trace", ParentEventID: "e1", OnBusy: event.OnBusySteer, Agents: []string{"a"}, Tools: []string{"x"},
 		}, w.posts[0])
 	})
 	t.Run("S2-43 a message, from stdin", func(t *testing.T) {

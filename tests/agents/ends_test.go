@@ -289,7 +289,7 @@ func TestBudgetsPassDown(t *testing.T) {
 		w := harness.New(t, harness.Options{Agents: check.Team()})
 		id := w.Open()
 		p := signals.UserMessage(id, "ann", check.Asks("manager", "use note {}\nthen\n"+check.Asks("helper", "use note {}")))
-		p.Tools = &[]string{"call-agent"}
+		p.Tools = []string{"call-agent"}
 		require.Equal(t, signals.TurnCompleted, check.Turn(w, id, p).Status)
 		between := check.Sub(w, id, 1)
 		for _, at := range []string{between, check.Sub(w, between, 1)} {
