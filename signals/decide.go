@@ -2,6 +2,7 @@ package signals
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 
@@ -86,6 +87,45 @@ const (
 	// DecideNotAllowed means that this person may not decide on the call.
 	DecideNotAllowed DecideOutcome = "not_allowed"
 )
+
+// DecisionError is the error of a decision, an answer or a revocation that had no effect. It wraps [ErrNotAllowed] or [ErrNotPending] if
+// the outcome is one of these.
+type DecisionError struct {
+	ThreadID   string
+	ToolCallID string
+
+	// Outcome is neither [DecideAccepted] nor [DecideAlreadyResolved].
+	Outcome DecideOutcome
+}
+
+func (e *DecisionError) Error() string {
+	why := string(e.Outcome)
+	switch e.Outcome {
+	case DecideConflict:
+		why = "it was decided otherwise before"
+	case DecideMismatch:
+		why = "it is not the call that the decision describes"
+	case DecideNotPending:
+		why = ErrNotPending.Error()
+	case DecideNotAllowed:
+		why = "this person may not decide on it"
+	case DecideAccepted, DecideAlreadyResolved:
+	}
+	return fmt.Sprintf("tool call %q in thread %q: %s", e.ToolCallID, e.ThreadID, why)
+}
+
+// Unwrap returns the error that the outcome stands for, if there is one.
+func (e *DecisionError) Unwrap() error {
+	return map[DecideOutcome]error{DecideNotPending: ErrNotPending, DecideNotAllowed: ErrNotAllowed}[e.Outcome]
+}
+
+// Err returns the [*DecisionError] of a result for a call, nil if the decision took effect or was made before.
+func (r DecideResult) Err(threadID, toolCallID string) error {
+	if r.Result == DecideAccepted || r.Result == DecideAlreadyResolved {
+		return nil
+	}
+	return &DecisionError{threadID, toolCallID, r.Result}
+}
 
 // Bounds of a [Decide].
 const (

@@ -39,6 +39,8 @@ var (
 	ErrProcessed = errors.New("the event was processed long ago, and how its turn ended is no longer kept: read the thread's records")
 	// ErrNotAllowed means that this person may not decide on the call, revoke its approval or answer it: see [DecideNotAllowed].
 	ErrNotAllowed = errors.New("not allowed")
+	// ErrNotPending means that no such call waits in the thread: see [DecideNotPending].
+	ErrNotPending = errors.New("it does not wait for anybody")
 	// ErrRefused means that the thread rejected the request. The error gives the reason.
 	ErrRefused = errors.New("refused")
 )

@@ -102,7 +102,7 @@ func returnsPhoto(t *testing.T, w *harness.Harness, thread string) {
 	call := awaitAsked(t, w, thread, func(a signals.Approvals) []event.ClientCall { return a.ClientCalls })
 	require.JSONEq(t, `{"of":"a cat"}`, call.Arguments)
 	got, err := w.Threads.ToolResult(w.Ctx(), thread, signals.ToolResult{ToolCallID: call.ToolCallID, Output: "a photo", By: "browser"})
-	require.NoError(t, err)
+	require.NoError(t, check.Unrefused(err))
 	require.Equal(t, signals.DecideAccepted, got)
 }
 
@@ -113,7 +113,7 @@ func answersForm(question string, answer event.InputAnswer) func(*testing.T, *ha
 			return slices.DeleteFunc(a.Inputs, func(q event.InputRequest) bool { return q.Questions[0].ID != question })
 		})
 		got, err := w.Threads.AnswerInput(w.Ctx(), thread, signals.InputAnswers{ToolCallID: q.ToolCallID, Round: q.Round, Answers: map[string]event.InputAnswer{question: answer}, By: "ann"})
-		require.NoError(t, err)
+		require.NoError(t, check.Unrefused(err))
 		require.Equal(t, signals.DecideAccepted, got)
 	}
 }

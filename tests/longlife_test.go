@@ -63,7 +63,7 @@ func TestContinueAsNew(t *testing.T) {
 	w.StartWorker()
 
 	outcome, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"})
-	require.NoError(t, err)
+	require.NoError(t, check.Unrefused(err))
 	require.Equal(t, signals.DecideAccepted, outcome.Result)
 	require.Equal(t, signals.TurnCompleted, w.Await(id, fmt.Sprintf("q%d", queued-1)).Status)
 	waited := <-waiting
@@ -72,10 +72,10 @@ func TestContinueAsNew(t *testing.T) {
 
 	t.Run("decisions and posts are remembered", func(t *testing.T) {
 		outcome, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"})
-		require.NoError(t, err)
+		require.NoError(t, check.Unrefused(err))
 		require.Equal(t, signals.DecideAlreadyResolved, outcome.Result)
 		outcome, err = w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionDeny, By: "bob"})
-		require.NoError(t, err)
+		require.NoError(t, check.Unrefused(err))
 		require.Equal(t, signals.DecideConflict, outcome.Result)
 		again, err := w.Threads.Post(w.Ctx(), id, check.Message(id, "q3", "message 3"))
 		require.NoError(t, err)

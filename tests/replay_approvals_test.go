@@ -84,7 +84,7 @@ func (l lived) decide(want signals.DecideOutcome, d signals.Decide) {
 		d.By = "ann"
 	}
 	out, err := l.Threads.Decide(l.Ctx(), l.id, d)
-	require.NoError(l.T, err)
+	require.NoError(l.T, check.Unrefused(err))
 	require.Equal(l.T, want, out.Result)
 }
 

@@ -308,7 +308,7 @@ func approveAll(l lived, n int) {
 	l.T.Helper()
 	for _, call := range l.AwaitApproval(l.id, n) {
 		out, err := l.Threads.Decide(l.Ctx(), l.id, signals.Decide{ToolCallID: call.ToolCallID, Decision: event.DecisionApprove, By: "ann"})
-		require.NoError(l.T, err)
+		require.NoError(l.T, check.Unrefused(err))
 		require.Equal(l.T, signals.DecideAccepted, out.Result)
 	}
 }
@@ -354,7 +354,7 @@ func liveSubInput(l lived) {
 			return q.Round == round
 		}, testenv.Patience, testenv.Tick)
 		got, err := l.Threads.AnswerInput(l.Ctx(), at, signals.InputAnswers{ToolCallID: q.ToolCallID, Round: round, By: "ann", Answers: map[string]event.InputAnswer{id: answer}})
-		require.NoError(l.T, err)
+		require.NoError(l.T, check.Unrefused(err))
 		require.Equal(l.T, signals.DecideAccepted, got)
 	}
 	day, paid := check.Accepted(`{"day":"monday"}`), check.Accepted("")

@@ -72,7 +72,8 @@ func (f *threads) Decide(_ context.Context, id string, d signals.Decide) (signal
 	defer f.mu.Unlock()
 	f.says = append(f.says, d)
 	if f.outcome != "" {
-		return signals.DecideResult{Result: f.outcome}, nil
+		out := signals.DecideResult{Result: f.outcome}
+		return out, out.Err(id, d.ToolCallID)
 	}
 	f.t.put(id, store.ThreadUpdate{}, record(d.ToolCallID+".decision", event.TypeApproval, event.Approval{
 		ToolCallID: d.ToolCallID, ToolName: "shell_cmd", Agent: "bot", Decision: d.Decision, Scope: d.Scope, By: d.By,

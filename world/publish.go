@@ -23,17 +23,6 @@ const (
 	senderWorld  = "world"
 )
 
-// DecisionError is the reason why a decision had no effect.
-type DecisionError struct {
-	ChatID     string
-	ToolCallID string
-	Outcome    signals.DecideOutcome
-}
-
-func (e *DecisionError) Error() string {
-	return fmt.Sprintf("the decision on tool call %q in chat %q changes nothing: %s", e.ToolCallID, e.ChatID, e.Outcome)
-}
-
 // NewMessage is a message to a chat.
 type NewMessage struct {
 	Content string
@@ -56,7 +45,7 @@ type Published struct {
 //
 // If the content is a decision on a tool call, see [event.ParseContent], Publish applies the
 // decision for the sender, who must be a person, and returns the id of the decision's message. The
-// error for a decision without effect is a [*DecisionError].
+// error for a decision without effect is a [*signals.DecisionError].
 func (w *World) Publish(ctx context.Context, said NewMessage) (Published, error) {
 	if err := signals.ValidateID("chatId", said.ChatID); err != nil {
 		return Published{}, err
@@ -117,15 +106,12 @@ func (w *World) decide(ctx context.Context, chatID string, by sender, d signals.
 	if err := d.Validate(); err != nil {
 		return Published{}, err
 	}
-	got := signals.DecideResult{Result: signals.DecideNotAllowed}
-	if by.kind == event.CreatedByUser {
-		var err error
-		if got, err = w.cfg.Client.Decide(ctx, chatID, d); err != nil && !errors.Is(err, signals.ErrNotAllowed) {
-			return Published{}, err
-		}
+	if by.kind != event.CreatedByUser {
+		return Published{}, &signals.DecisionError{ThreadID: chatID, ToolCallID: d.ToolCallID, Outcome: signals.DecideNotAllowed}
 	}
-	if got.Result != signals.DecideAccepted && got.Result != signals.DecideAlreadyResolved {
-		return Published{}, &DecisionError{ChatID: chatID, ToolCallID: d.ToolCallID, Outcome: got.Result}
+	got, err := w.cfg.Client.Decide(ctx, chatID, d)
+	if err != nil {
+		return Published{}, err
 	}
 	return Published{MessageID: recordid.Decision(d.ToolCallID, d.Round), Result: got.Result, Missing: got.Missing}, nil
 }

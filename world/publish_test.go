@@ -193,9 +193,9 @@ func TestDecisionsThatChangeNothing(t *testing.T) {
 		t.Run("S4-91 S4-92 "+string(outcome), func(t *testing.T) {
 			b.threads.outcome = outcome
 			_, err := b.world.PublishToolResult(b.ctx, "eve", approve, "t1")
-			var refused *world.DecisionError
+			var refused *signals.DecisionError
 			require.ErrorAs(t, err, &refused)
-			assert.Equal(t, world.DecisionError{ChatID: "t1", ToolCallID: "c1", Outcome: outcome}, *refused)
+			assert.Equal(t, signals.DecisionError{ThreadID: "t1", ToolCallID: "c1", Outcome: outcome}, *refused)
 		})
 	}
 	t.Run("S4-94 the same again is no error", func(t *testing.T) {
@@ -208,7 +208,7 @@ func TestDecisionsThatChangeNothing(t *testing.T) {
 		t.Run("X9 people decide, not "+sender, func(t *testing.T) {
 			asked := len(b.threads.says)
 			_, err := b.world.PublishToolResultAs(b.ctx, sender, "bot", approve, "t1")
-			var refused *world.DecisionError
+			var refused *signals.DecisionError
 			require.ErrorAs(t, err, &refused)
 			assert.Equal(t, signals.DecideNotAllowed, refused.Outcome)
 			assert.Len(t, b.threads.says, asked, "the thread is not even asked")

@@ -175,7 +175,7 @@ var decisionRefusals = refusals{
 
 // orRefused returns err or, if it is nil, the problem of an outcome that changes nothing.
 func orRefused(err error, why refusals, call ToolCallPath, result signals.DecideOutcome) error {
-	if errors.Is(err, signals.ErrNotAllowed) { // which the result says, too
+	if _, refused := errors.AsType[*signals.DecisionError](err); refused { // which the result says, too
 		err = nil
 	}
 	status := http.StatusConflict

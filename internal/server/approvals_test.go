@@ -1,6 +1,7 @@
 package server_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,22 +37,28 @@ func (f *threads) Decide(_ context.Context, id string, d signals.Decide) (signal
 	if err := f.said(id); err != nil {
 		return signals.DecideResult{}, err
 	}
-	return signals.DecideResult{Result: f.approvals.outcome, Missing: f.approvals.missing}, nil
+	out := signals.DecideResult{Result: f.approvals.outcome, Missing: f.approvals.missing}
+	return out, out.Err(id, d.ToolCallID)
 }
 
 func (f *threads) Revoke(_ context.Context, id string, r signals.Revoke) (signals.DecideOutcome, error) {
 	f.approvals.revoked = append(f.approvals.revoked, r)
-	return f.approvals.outcome, f.said(id)
+	return f.decided(id, "c1")
 }
 
 func (f *threads) ToolResult(_ context.Context, id string, r signals.ToolResult) (signals.DecideOutcome, error) {
 	f.approvals.results = append(f.approvals.results, r)
-	return f.approvals.outcome, f.said(id)
+	return f.decided(id, "c1")
 }
 
 func (f *threads) AnswerInput(_ context.Context, id string, a signals.InputAnswers) (signals.DecideOutcome, error) {
 	f.approvals.inputs = append(f.approvals.inputs, a)
-	return f.approvals.outcome, f.said(id)
+	return f.decided(id, "c1")
+}
+
+func (f *threads) decided(id, call string) (signals.DecideOutcome, error) {
+	out := signals.DecideResult{Result: f.approvals.outcome}
+	return out.Result, cmp.Or(f.said(id), out.Err(id, call))
 }
 
 func (f *threads) said(id string) error {

@@ -226,12 +226,12 @@ func (h *loginHandlers) answerLogin(ctx context.Context, l toolserver.LoggedIn, 
 			continue
 		}
 		answers.Go(func() error {
-			got, err := h.approvals.AnswerInput(ctx, w.ThreadID, signals.InputAnswers{
+			_, err := h.approvals.AnswerInput(ctx, w.ThreadID, signals.InputAnswers{
 				ToolCallID: q.ToolCallID, Round: q.Round, By: l.By,
 				Answers: map[string]event.InputAnswer{q.Questions[0].ID: {Action: event.InputAccept}},
 			})
-			if err != nil || got != signals.DecideAccepted && got != signals.DecideAlreadyResolved {
-				h.logger.Warn("a question could not be answered after a login", "thread", w.ThreadID, "toolCall", q.ToolCallID, "result", got, "error", err)
+			if err != nil {
+				h.logger.Warn("a question could not be answered after a login", "thread", w.ThreadID, "toolCall", q.ToolCallID, "error", err)
 				return nil
 			}
 			answered.Add(1)

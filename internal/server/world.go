@@ -131,7 +131,7 @@ func (h *worldHandlers) publishWorld(ctx context.Context, id, content string, pu
 	}
 	return ask(ctx, h.core, id, func(ctx context.Context) (world.Published, error) {
 		got, err := publish(ctx)
-		if refused, ok := errors.AsType[*world.DecisionError](err); ok {
+		if refused, ok := errors.AsType[*signals.DecisionError](err); ok {
 			err = orRefused(nil, decisionRefusals, ToolCallPath{ThreadPath{id}, refused.ToolCallID}, refused.Outcome)
 		}
 		return got, err

@@ -14,42 +14,42 @@ import (
 	"github.com/threadmill/threadmill/signals"
 )
 
-// Decide sends a decision on a tool call. The result is its outcome and, for a call that needs
-// several approvals, the number that is missing. If the outcome is [signals.DecideNotAllowed], the error wraps
-// [signals.ErrNotAllowed], as it does for [Client.Revoke], [Client.ToolResult] and [Client.AnswerInput]. While the thread is behind what
-// people see, for example after a restart, the error wraps [signals.ErrEarly]: send the decision again.
+// Decide sends a decision on a tool call. The result is its outcome and, for a call that needs several approvals, the number that is
+// missing. A decision without effect is a [*signals.DecisionError], which says why, as it is for [Client.Revoke], [Client.ToolResult] and
+// [Client.AnswerInput]. While the thread is behind what people see, for example after a restart, the error wraps [signals.ErrEarly]: send
+// the decision again.
 func (c *Client) Decide(ctx context.Context, threadID string, d signals.Decide) (signals.DecideResult, error) {
-	return decided(ctx, c, threadID, signals.UpdateDecide, d)
+	return decided(ctx, c, threadID, d.ToolCallID, signals.UpdateDecide, d)
 }
 
 // Revoke revokes an approval with its grant, and returns the outcome. It is idempotent.
 func (c *Client) Revoke(ctx context.Context, threadID string, r signals.Revoke) (signals.DecideOutcome, error) {
-	out, err := decided(ctx, c, threadID, signals.UpdateRevoke, r)
+	out, err := decided(ctx, c, threadID, r.ToolCallID, signals.UpdateRevoke, r)
 	return out.Result, err
 }
 
 // ToolResult sends the result of a tool call that a connected client ran, and returns the outcome.
 // It is idempotent.
 func (c *Client) ToolResult(ctx context.Context, threadID string, r signals.ToolResult) (signals.DecideOutcome, error) {
-	out, err := decided(ctx, c, threadID, signals.UpdateToolResult, r)
+	out, err := decided(ctx, c, threadID, r.ToolCallID, signals.UpdateToolResult, r)
 	return out.Result, err
 }
 
 // AnswerInput sends a person's input for a tool call that waits for it, and returns the outcome. It is
 // idempotent.
 func (c *Client) AnswerInput(ctx context.Context, threadID string, a signals.InputAnswers) (signals.DecideOutcome, error) {
-	out, err := decided(ctx, c, threadID, signals.UpdateAnswerInput, a)
+	out, err := decided(ctx, c, threadID, a.ToolCallID, signals.UpdateAnswerInput, a)
 	return out.Result, err
 }
 
 // decided sends what a person decides or answers, and returns the outcome.
-func decided(ctx context.Context, c *Client, threadID, name string, in interface{ Validate() error }) (signals.DecideResult, error) {
+func decided(ctx context.Context, c *Client, threadID, callID, name string, in interface{ Validate() error }) (signals.DecideResult, error) {
 	out, err := ask[signals.DecideResult](ctx, c, threadID, name, in)
-	switch {
-	case err == nil && out.Result == signals.DecideNotAllowed:
-		err = fmt.Errorf("%s to thread %q: %w", name, threadID, signals.ErrNotAllowed)
-	case err == nil && out.Result == signals.DecideNotPending, errors.Is(err, signals.ErrThreadNotFound), errors.Is(err, signals.ErrEarly):
-		return c.compared(ctx, threadID, name, in, out, err)
+	if err == nil && out.Result == signals.DecideNotPending || errors.Is(err, signals.ErrThreadNotFound) || errors.Is(err, signals.ErrEarly) {
+		out, err = c.compared(ctx, threadID, name, in, out, err)
+	}
+	if err == nil {
+		err = out.Err(threadID, callID)
 	}
 	return out, err
 }

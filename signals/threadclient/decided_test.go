@@ -2,6 +2,7 @@ package threadclient
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 
@@ -48,20 +49,20 @@ func TestBehindTheStore(t *testing.T) {
 		thread  decides
 		ask     func(*Client) (signals.DecideOutcome, error)
 		records []string
-		want    error // nil = not pending
+		want    error
 	}{
 		"a request that is shown":            {pending, decide, []string{"c1.request.2"}, signals.ErrEarly},
-		"one that was decided":               {pending, decide, []string{"c1.request.2", "c1.decision.2"}, nil},
-		"one that has a result":              {pending, decide, []string{"c1.request.2", "c1.result"}, nil},
-		"another round":                      {pending, decide, []string{"c1.request"}, nil},
-		"S4-91 one that nobody has seen":     {early, decide, nil, nil},
+		"one that was decided":               {pending, decide, []string{"c1.request.2", "c1.decision.2"}, signals.ErrNotPending},
+		"one that has a result":              {pending, decide, []string{"c1.request.2", "c1.result"}, signals.ErrNotPending},
+		"another round":                      {pending, decide, []string{"c1.request"}, signals.ErrNotPending},
+		"S4-91 one that nobody has seen":     {early, decide, nil, signals.ErrNotPending},
 		"one that is early":                  {early, decide, []string{"c1.request.2"}, signals.ErrEarly},
 		"no workflow yet":                    {gone, decide, []string{"c1.request.2"}, signals.ErrEarly},
 		"no thread":                          {gone, decide, nil, signals.ErrThreadNotFound},
 		"a question":                         {pending, answer, []string{"c1.input.1"}, signals.ErrEarly},
-		"a question with its answer":         {pending, answer, []string{"c1.input.1", "c1.received.1"}, nil},
+		"a question with its answer":         {pending, answer, []string{"c1.input.1", "c1.received.1"}, signals.ErrNotPending},
 		"a call of a client":                 {pending, result, []string{"c1.client"}, signals.ErrEarly},
-		"one with its result":                {pending, result, []string{"c1.client", "c1.result"}, nil},
+		"one with its result":                {pending, result, []string{"c1.client", "c1.result"}, signals.ErrNotPending},
 		"one whose message alone was stored": {early, result, nil, signals.ErrEarly},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -71,22 +72,26 @@ func TestBehindTheStore(t *testing.T) {
 			require.NoError(t, err)
 			got, err := tc.ask(c)
 			require.ErrorIs(t, err, tc.want)
-			if tc.want == nil {
+			if errors.Is(err, signals.ErrNotPending) {
 				require.Equal(t, signals.DecideNotPending, got)
 			}
 		})
 	}
 }
 
-// TestNotAllowed: what a person may not do is an error, and the outcome says so, too.
-func TestNotAllowed(t *testing.T) {
+// TestRefused: a decision without effect is an error, and the outcome says so, too.
+func TestRefused(t *testing.T) {
+	refused := func(outcome signals.DecideOutcome) error {
+		return &signals.DecisionError{ThreadID: "t1", ToolCallID: "c1", Outcome: outcome}
+	}
 	for outcome, want := range map[signals.DecideOutcome]error{
-		signals.DecideAccepted: nil, signals.DecideConflict: nil, signals.DecideNotAllowed: signals.ErrNotAllowed,
+		signals.DecideAccepted: nil, signals.DecideAlreadyResolved: nil, signals.DecideConflict: refused(signals.DecideConflict),
+		signals.DecideMismatch: refused(signals.DecideMismatch), signals.DecideNotAllowed: refused(signals.DecideNotAllowed),
 	} {
 		c, err := New(Config{Temporal: decides{outcome: outcome}})
 		require.NoError(t, err)
 		got, err := c.Decide(t.Context(), "t1", signals.Decide{ToolCallID: "c1", Decision: event.DecisionApprove, By: "eve"})
-		require.ErrorIs(t, err, want)
+		require.Equal(t, want, err)
 		require.Equal(t, outcome, got.Result)
 		for _, ask := range []func() (signals.DecideOutcome, error){
 			func() (signals.DecideOutcome, error) {
@@ -100,7 +105,7 @@ func TestNotAllowed(t *testing.T) {
 			},
 		} {
 			got, err := ask()
-			require.ErrorIs(t, err, want)
+			require.Equal(t, want, err)
 			require.Equal(t, outcome, got)
 		}
 	}

@@ -50,7 +50,7 @@ func (a *app) show(v any, err error, text, none string, args ...any) error {
 // showOutcome prints the outcome of a request. A problem, if there is one, is the reason why it was
 // rejected.
 func (a *app) showOutcome(v any, err error, text, problem string) error {
-	if problem != "" && errors.Is(err, signals.ErrNotAllowed) {
+	if _, refused := errors.AsType[*signals.DecisionError](err); refused && problem != "" {
 		err = nil // the problem says it
 	}
 	if err != nil || a.json || problem == "" {

@@ -250,7 +250,7 @@ func (s *session) answerInput(ctx context.Context, f answering, arg string) {
 		})
 		s.hand(ctx, func() {
 			s.deciding--
-			if err != nil && !errors.Is(err, signals.ErrNotAllowed) {
+			if _, refused := errors.AsType[*signals.DecisionError](err); err != nil && !refused {
 				s.print(s.view.Fail(s.app.explain(about(s.thread, err))))
 			} else if problem := inputProblem(s.thread, f.InputAnswers, got); problem != "" {
 				s.print(s.view.Warn(problem))

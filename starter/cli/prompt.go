@@ -135,7 +135,7 @@ func (s *session) decide(ctx context.Context, d signals.Decide) {
 		})
 		s.hand(ctx, func() {
 			s.deciding--
-			if err != nil && !errors.Is(err, signals.ErrNotAllowed) {
+			if _, refused := errors.AsType[*signals.DecisionError](err); err != nil && !refused {
 				s.decided[d.ToolCallID] = round - 1 // so that it can be asked again
 				s.print(s.view.Fail(s.app.explain(about(s.thread, err))))
 			} else if problem := outcomeProblem(s.thread, d, got.Result); problem != "" {

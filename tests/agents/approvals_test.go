@@ -87,7 +87,7 @@ func TestDecisionsOnSubAgents(t *testing.T) {
 		t.Helper()
 		d.By = "ann"
 		out, err := w.Threads.Decide(w.Ctx(), thread, d)
-		require.NoError(t, err)
+		require.NoError(t, check.Unrefused(err))
 		return out.Result
 	}
 	// settled checks that both threads have the same single decision.
@@ -189,9 +189,9 @@ func TestDecisionsOnSubAgents(t *testing.T) {
 				out, err := w.Threads.Decide(w.Ctx(), at, signals.Decide{ToolCallID: call, Decision: d, By: "ann"})
 				// The sub-agent's thread may be closed by then.
 				if at == id {
-					assert.NoError(t, err)
+					assert.NoError(t, check.Unrefused(err))
 				}
-				if err == nil {
+				if check.Unrefused(err) == nil {
 					outcomes <- out.Result
 				}
 			})
@@ -223,7 +223,7 @@ func TestApprovalsOfMany(t *testing.T) {
 	require.Len(t, by, 3)
 	decide := func(agent string, d event.Decision) {
 		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: by[agent].ToolCallID, Decision: d, By: "ann"})
-		require.NoError(t, err)
+		require.NoError(t, check.Unrefused(err))
 		require.Equal(t, signals.DecideAccepted, out.Result)
 	}
 	decide("manager", event.DecisionApprove)
@@ -277,7 +277,7 @@ func TestApprovalOfTheCall(t *testing.T) {
 
 	posted = w.Post(id, check.Asks("helper", "hello"))
 	out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: w.AwaitApproval(id, 1)[0].ToolCallID, Decision: event.DecisionDeny, By: "ann"})
-	require.NoError(t, err)
+	require.NoError(t, check.Unrefused(err))
 	require.Equal(t, signals.DecideAccepted, out.Result)
 	require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
 	require.Equal(t, step.DeniedText, check.ResultsOf(w, id, "call-agent")[1].Content)

@@ -71,7 +71,7 @@ func TestSubAgentIsStopped(t *testing.T) {
 		require.Equal(t, signals.TurnInterrupted, check.Await(t, w, id, posted).Status)
 		w.AwaitApproval(id, 0)
 		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call, Decision: event.DecisionApprove, By: "ann"})
-		require.NoError(t, err)
+		require.NoError(t, check.Unrefused(err))
 		require.Equal(t, signals.DecideNotPending, out.Result)
 		awaitClosed(w, check.Sub(w, id, 1))
 		require.Empty(t, check.Made(w, id))
@@ -167,7 +167,7 @@ func TestSubAgentIsLost(t *testing.T) {
 		require.Equal(t, signals.TurnCompleted, w.Await(id, posted).Status)
 		w.AwaitApproval(id, 0)
 		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call, Decision: event.DecisionApprove, By: "ann"})
-		require.NoError(t, err)
+		require.NoError(t, check.Unrefused(err))
 		require.Equal(t, signals.DecideNotPending, out.Result)
 	})
 }

@@ -99,7 +99,7 @@ func TestInputOfASubAgent(t *testing.T) {
 			a := answers(content)
 			a.ToolCallID = q.ToolCallID
 			got, err := w.Threads.AnswerInput(w.Ctx(), thread, a)
-			require.NoError(t, err)
+			require.NoError(t, check.Unrefused(err))
 			require.Equal(t, signals.DecideAccepted, got)
 		},
 		"signal": func(t *testing.T, thread string, q event.InputRequest, content string) {
@@ -256,7 +256,7 @@ func TestAnswersToSubAgents(t *testing.T) {
 			}}
 			go func() {
 				got, err := w.Threads.AnswerInput(w.Ctx(), at, a)
-				assert.NoError(t, err)
+				assert.NoError(t, check.Unrefused(err))
 				results <- got
 			}()
 		}

@@ -48,7 +48,7 @@ func (c talk) answers(want signals.DecideOutcome, r signals.ToolResult) {
 		r.By = "browser"
 	}
 	out, err := c.Threads.ToolResult(c.Ctx(), c.id, r)
-	require.NoError(c.t, err)
+	require.NoError(c.t, check.Unrefused(err))
 	require.Equal(c.t, want, out)
 }
 

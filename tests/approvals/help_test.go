@@ -1,6 +1,7 @@
 package approvals
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
@@ -116,12 +117,11 @@ func granting(q event.ApprovalRequest) signals.Decide {
 func (c talk) decides(want signals.DecideOutcome, d signals.Decide) signals.DecideResult {
 	c.t.Helper()
 	out, err := c.Threads.Decide(c.Ctx(), c.id, d)
-	if want == signals.DecideNotAllowed {
-		require.ErrorIs(c.t, err, signals.ErrNotAllowed)
-	} else {
-		require.NoError(c.t, err)
-	}
+	require.NoError(c.t, check.Unrefused(err))
 	require.Equal(c.t, want, out.Result)
+	require.Equal(c.t, out.Err(c.id, d.ToolCallID), err)
+	require.Equal(c.t, want == signals.DecideNotAllowed, errors.Is(err, signals.ErrNotAllowed))
+	require.Equal(c.t, want == signals.DecideNotPending, errors.Is(err, signals.ErrNotPending))
 	return out
 }
 

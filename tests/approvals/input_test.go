@@ -44,7 +44,7 @@ func (c talk) awaitInput(round int) (q event.InputRequest) {
 func (c talk) answersInput(want signals.DecideOutcome, q event.InputRequest, answers map[string]event.InputAnswer) {
 	c.t.Helper()
 	got, err := c.Threads.AnswerInput(c.Ctx(), c.id, signals.InputAnswers{ToolCallID: q.ToolCallID, Round: q.Round, Answers: answers, By: "ann"})
-	require.NoError(c.t, err)
+	require.NoError(c.t, check.Unrefused(err))
 	require.Equal(c.t, want, got)
 }
 
@@ -136,7 +136,7 @@ func TestToolsAskPeople(t *testing.T) {
 		require.NoError(t, c.Threads.Control(c.Ctx(), c.id, signals.Control{Action: signals.ControlInterrupt, By: "ann"}))
 		require.Eventually(t, func() bool { return len(check.Results(c.Harness, c.id)) == 1 }, testenv.Patience, testenv.Tick)
 		got, err := c.Threads.AnswerInput(c.Ctx(), c.id, signals.InputAnswers{ToolCallID: q.ToolCallID, Answers: map[string]event.InputAnswer{"when": check.Accepted(`{"day":"monday"}`)}, By: "ann"})
-		require.NoError(t, err)
+		require.NoError(t, check.Unrefused(err))
 		require.Equal(t, signals.DecideNotPending, got)
 		check.RequireSettled(t, c.Harness, c.id)
 	})

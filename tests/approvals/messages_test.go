@@ -233,7 +233,7 @@ func TestWorldApprovesOnce(t *testing.T) {
 		require.NotEqual(t, request.ToolCalls[0].ID, again.ToolCalls[0].ID)
 		require.Equal(t, "made\n", check.Made(c.Harness, "once"))
 		_, err = chats.PublishToolResult(c.Ctx(), "assistant", agentworld.ToolResultData{ToolCallID: request.ToolCalls[0].ID, Decision: event.DecisionDeny, ToolName: "shell_cmd"}, c.id)
-		var refused *agentworld.DecisionError
+		var refused *signals.DecisionError
 		require.ErrorAs(t, err, &refused)
 		require.Equal(t, signals.DecideConflict, refused.Outcome)
 		_, err = chats.PublishToolResult(c.Ctx(), "assistant", agentworld.ToolResultData{ToolCallID: again.ToolCalls[0].ID, Decision: event.DecisionDeny, ToolName: "shell_cmd"}, c.id)

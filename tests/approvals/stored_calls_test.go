@@ -224,7 +224,7 @@ func TestEveryCallIsAnswered(t *testing.T) {
 		e := w.Post(id, "use shell_cmd {\"command\":\"touch ran\"}\nuse note {}")
 		call := w.AwaitApproval(id, 1)[0].ToolCallID
 		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call, Decision: event.DecisionDeny, By: "ann"})
-		require.NoError(t, err)
+		require.NoError(t, check.Unrefused(err))
 		require.Equal(t, signals.DecideAccepted, out.Result)
 		require.Equal(t, signals.TurnCompleted, w.Await(id, e).Status)
 		require.Equal(t, "Tool execution was denied by the user.", check.Results(w, id)[call].Content)
@@ -271,7 +271,7 @@ func TestDecisionsThatDoNotFit(t *testing.T) {
 		for _, d := range []signals.Decide{{Agent: "another"}, {ToolName: "note"}} {
 			d.ToolCallID, d.Decision, d.By = call, event.DecisionApprove, "eve"
 			out, err := w.Threads.Decide(w.Ctx(), mine, d)
-			require.NoError(t, err)
+			require.NoError(t, check.Unrefused(err))
 			require.Equal(t, signals.DecideMismatch, out.Result)
 		}
 	})
@@ -369,7 +369,7 @@ func TestManyDecisions(t *testing.T) {
 	})
 	t.Run("S4-94 who decides otherwise is told so", func(t *testing.T) {
 		out, err := w.Threads.Decide(w.Ctx(), id, signals.Decide{ToolCallID: call, Decision: event.DecisionDeny, By: "bob"})
-		require.NoError(t, err)
+		require.NoError(t, check.Unrefused(err))
 		require.Equal(t, signals.DecideConflict, out.Result)
 	})
 }

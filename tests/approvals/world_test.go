@@ -86,7 +86,7 @@ func TestWorldApproval(t *testing.T) {
 	}
 	t.Run("S4-93 a decision on other arguments is a mismatch", func(t *testing.T) {
 		_, err := w.Runtime.World().PublishToolResult(w.Ctx(), "assistant", decision, chat)
-		var refused *world.DecisionError
+		var refused *signals.DecisionError
 		require.ErrorAs(t, err, &refused)
 		assert.Equal(t, signals.DecideMismatch, refused.Outcome)
 	})

@@ -123,7 +123,7 @@ func TestDecisionsOnParkedTurns(t *testing.T) {
 				{ToolCallID: requests[0].ToolCallID, Decision: event.DecisionApprove, By: "ann"}, {ToolCallID: requests[1].ToolCallID, Decision: event.DecisionDeny, By: "ann"},
 			} {
 				out, err := w.Threads.Decide(w.Ctx(), id, d)
-				require.NoError(t, err)
+				require.NoError(t, check.Unrefused(err))
 				require.Equal(t, signals.DecideAccepted, out.Result)
 			}
 			require.Empty(t, m.points(t, observe.MetricApprovalWait, observe.AttrOutcome), "the turns are parked")
