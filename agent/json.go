@@ -13,60 +13,134 @@ import (
 // Definition is the JSON form of an [Agent]: that of the configuration file, with durations
 // as text. What has its default is left out.
 type Definition struct {
-	Name             string               `json:"name,omitempty" maxLength:"64" doc:"1 to 64 letters, digits, - and _, beginning with a letter or digit. Default: the name in the path"`
-	Description      string               `json:"description,omitempty" doc:"What the agent is for"`
-	Instructions     string               `json:"instructions,omitempty" doc:"The system prompt"`
-	Model            string               `json:"model,omitempty" required:"true" doc:"provider/model, such as openai/gpt-4.1-mini"`
-	Temperature      *float64             `json:"temperature,omitempty" minimum:"0" maximum:"2" doc:"Default: the provider's"`
-	MaxOutputTokens  int                  `json:"maxOutputTokens,omitempty" minimum:"0" doc:"Of one reply. Default, and 0: the provider's"`
-	ReasoningEffort  string               `json:"reasoningEffort,omitempty" doc:"low, medium, high or a value of the provider. Default: the provider's"`
-	Tools            []string             `json:"tools,omitempty" maxItems:"500" doc:"The names of the tools that it may call. Default: none"`
-	Approvals        map[string]Policy    `json:"approvals,omitempty" doc:"never, always or deny by tool name; * is for all others. Default: as the tool declares"`
-	ApprovalRules    []RuleDefinition     `json:"approvalRules,omitempty" maxItems:"1000" doc:"Look at the arguments of calls before approvals do. A rule that denies always wins"`
-	ApprovalTerms    *TermsDefinition     `json:"approvalTerms,omitempty" doc:"How approvals are requested where a rule has no terms"`
-	OnWaiting        event.OnWaiting      `json:"onWaiting,omitempty" enum:"answer,hold,cancel" doc:"What a person's message does while a call of the agent waits for a decision or a client. Default: answer"`
-	WorkingDirectory string               `json:"workingDirectory,omitempty" doc:"Where its tools work; workingDirectory in a thread's metadata takes precedence"`
-	AutoMention      *bool                `json:"autoMention,omitempty" doc:"Whether an answer to another agent that mentions no agent begins with a mention of that agent. Default: true"`
-	Knowledge        *KnowledgeDefinition `json:"knowledge,omitempty" doc:"What it is given from documents. Default: nothing"`
-	Limits           *LimitsDefinition    `json:"limits,omitempty" doc:"Bounds of a turn and of a model call"`
+	// 1 to 64 letters, digits, - and _, beginning with a letter or digit. Default: the name in the path.
+	Name string `json:"name,omitempty" maxLength:"64"`
+
+	// What the agent is for.
+	Description string `json:"description,omitempty"`
+
+	// The system prompt.
+	Instructions string `json:"instructions,omitempty"`
+
+	// provider/model, such as openai/gpt-4.1-mini.
+	Model string `json:"model,omitempty" required:"true"`
+
+	// Default: the provider's.
+	Temperature *float64 `json:"temperature,omitempty" minimum:"0" maximum:"2"`
+
+	// Of one reply. Default, and 0: the provider's.
+	MaxOutputTokens int `json:"maxOutputTokens,omitempty" minimum:"0"`
+
+	// low, medium, high or a value of the provider. Default: the provider's.
+	ReasoningEffort string `json:"reasoningEffort,omitempty"`
+
+	// The names of the tools that it may call. Default: none.
+	Tools []string `json:"tools,omitempty" maxItems:"500"`
+
+	// never, always or deny by tool name; * is for all others. Default: as the tool declares.
+	Approvals map[string]Policy `json:"approvals,omitempty"`
+
+	// Look at the arguments of calls before approvals do. A rule that denies always wins.
+	ApprovalRules []RuleDefinition `json:"approvalRules,omitempty" maxItems:"1000"`
+
+	// How approvals are requested where a rule has no terms.
+	ApprovalTerms *TermsDefinition `json:"approvalTerms,omitempty"`
+
+	// What a person's message does while a call of the agent waits for a decision or a client. Default: answer.
+	OnWaiting event.OnWaiting `json:"onWaiting,omitempty" enum:"answer,hold,cancel"`
+
+	// Where its tools work; workingDirectory in a thread's metadata takes precedence.
+	WorkingDirectory string `json:"workingDirectory,omitempty"`
+
+	// Whether an answer to another agent that mentions no agent begins with a mention of that agent. Default: true.
+	AutoMention *bool `json:"autoMention,omitempty"`
+
+	// What it is given from documents. Default: nothing.
+	Knowledge *KnowledgeDefinition `json:"knowledge,omitempty"`
+
+	// Bounds of a turn and of a model call.
+	Limits *LimitsDefinition `json:"limits,omitempty"`
 }
 
 // KnowledgeDefinition is the JSON form of [Knowledge].
 type KnowledgeDefinition struct {
-	Passages    int      `json:"passages,omitempty" minimum:"0" maximum:"50" doc:"How many passages are searched for each message of a person that it answers. Default, and 0: none"`
-	Collections []string `json:"collections,omitzero" maxItems:"50" doc:"The collections that are searched, also by the tool search_knowledge. Default: all"`
-	Entities    bool     `json:"entities,omitempty" doc:"Whether it learns and is told who and what people's messages mention. Default: no"`
+	// How many passages are searched for each message of a person that it answers. Default, and 0: none.
+	Passages int `json:"passages,omitempty" minimum:"0" maximum:"50"`
+
+	// The collections that are searched, also by the tool search_knowledge. Default: all.
+	Collections []string `json:"collections,omitzero" maxItems:"50"`
+
+	// Whether it learns and is told who and what people's messages mention. Default: no.
+	Entities bool `json:"entities,omitempty"`
 }
 
 // RuleDefinition is the JSON form of an [approval.Rule].
 type RuleDefinition struct {
-	Name   string           `json:"name,omitempty" required:"true" doc:"Shown to people, and stored with the rule's decisions; unique"`
-	Tools  []string         `json:"tools,omitzero" maxItems:"1000" doc:"The tools whose calls it looks at. Default: all"`
-	Agents []string         `json:"agents,omitzero" maxItems:"1000" doc:"The agents whose calls it looks at. Default: all"`
-	When   string           `json:"when,omitempty" doc:"A CEL expression that is true for the calls to match. Default: all"`
-	Effect approval.Effect  `json:"effect,omitempty" required:"true" enum:"allow,ask,deny" doc:"What happens to a call that matches"`
-	Reason string           `json:"reason,omitempty" doc:"For the person who decides, or the model whose call is denied"`
-	Terms  *TermsDefinition `json:"terms,omitempty" doc:"Who may decide, and how long they have"`
+	// Shown to people, and stored with the rule's decisions; unique.
+	Name string `json:"name,omitempty" required:"true"`
+
+	// The tools whose calls it looks at. Default: all.
+	Tools []string `json:"tools,omitzero" maxItems:"1000"`
+
+	// The agents whose calls it looks at. Default: all.
+	Agents []string `json:"agents,omitzero" maxItems:"1000"`
+
+	// A CEL expression that is true for the calls to match. Default: all.
+	When string `json:"when,omitempty"`
+
+	// What happens to a call that matches.
+	Effect approval.Effect `json:"effect,omitempty" required:"true" enum:"allow,ask,deny"`
+
+	// For the person who decides, or the model whose call is denied.
+	Reason string `json:"reason,omitempty"`
+
+	// Who may decide, and how long they have.
+	Terms *TermsDefinition `json:"terms,omitempty"`
 }
 
 // TermsDefinition is the JSON form of [approval.Terms].
 type TermsDefinition struct {
-	Approvers []string          `json:"approvers,omitzero" maxItems:"100" doc:"The only people who may decide. Default: anybody"`
-	Groups    []string          `json:"groups,omitzero" maxItems:"20" doc:"Groups of the configuration whose members may decide too. Default: none"`
-	Quorum    int               `json:"quorum,omitempty" minimum:"0" doc:"How many have to approve. Default: 1"`
-	Expires   string            `json:"expires,omitempty" doc:"After how long a request ends without a decision, such as 30m. Default: never"`
-	Remind    string            `json:"remind,omitempty" doc:"How often people are reminded until then, such as 10m. Default: never"`
-	OnExpiry  approval.OnExpiry `json:"onExpiry,omitempty" enum:"deny,interrupt" doc:"What an expired request means: the call does not run, or the turn ends. Default: deny"`
+	// The only people who may decide. Default: anybody.
+	Approvers []string `json:"approvers,omitzero" maxItems:"100"`
+
+	// Groups of the configuration whose members may decide too. Default: none.
+	Groups []string `json:"groups,omitzero" maxItems:"20"`
+
+	// How many have to approve. Default: 1.
+	Quorum int `json:"quorum,omitempty" minimum:"0"`
+
+	// After how long a request ends without a decision, such as 30m. Default: never.
+	Expires string `json:"expires,omitempty"`
+
+	// How often people are reminded until then, such as 10m. Default: never.
+	Remind string `json:"remind,omitempty"`
+
+	// What an expired request means: the call does not run, or the turn ends. Default: deny.
+	OnExpiry approval.OnExpiry `json:"onExpiry,omitempty" enum:"deny,interrupt"`
 }
 
 // LimitsDefinition is the JSON form of [Limits].
 type LimitsDefinition struct {
-	MaxSteps        int    `json:"maxSteps,omitempty" minimum:"0" maximum:"1000" doc:"Model calls in one turn. Default, and 0: 25"`
-	ModelTimeout    string `json:"modelTimeout,omitempty" doc:"For one model call, such as 90s, at most 1h. Default: 10m"`
-	ContextMessages int    `json:"contextMessages,omitempty" minimum:"0" maximum:"100000" doc:"How many of the newest messages the model is shown, besides all messages of the running turn. Default, and 0: 200"`
-	MaxToolCalls    int    `json:"maxToolCalls,omitempty" minimum:"0" maximum:"256" doc:"Tool calls of one reply; further ones get an error as their result. Default, and 0: 64"`
-	MaxReplyBytes   int    `json:"maxReplyBytes,omitempty" minimum:"0" maximum:"8388608" doc:"The size of one reply, at least 1024: text, thoughts and tool calls. A model call with a larger one fails. Default, and 0: 2097152"`
-	MaxResult       int    `json:"maxResult,omitempty" minimum:"0" maximum:"8388608" doc:"How many bytes, at least 1024, the model is shown of the result of a tool or a sub-agent, and at most a quarter of what is known to fit into its context. It reads the rest with the tool read_result. Default, and 0: 131072"`
+	// Model calls in one turn. Default, and 0: 25.
+	MaxSteps int `json:"maxSteps,omitempty" minimum:"0" maximum:"1000"`
+
+	// For one model call, such as 90s, at most 1h. Default: 10m.
+	ModelTimeout string `json:"modelTimeout,omitempty"`
+
+	// How many of the newest messages the model is shown, besides all messages of the running turn. Default, and
+	// 0: 200.
+	ContextMessages int `json:"contextMessages,omitempty" minimum:"0" maximum:"100000"`
+
+	// Tool calls of one reply; further ones get an error as their result. Default, and 0: 64.
+	MaxToolCalls int `json:"maxToolCalls,omitempty" minimum:"0" maximum:"256"`
+
+	// The size of one reply, at least 1024: text, thoughts and tool calls. A model call with a larger one fails.
+	// Default, and 0: 2097152.
+	MaxReplyBytes int `json:"maxReplyBytes,omitempty" minimum:"0" maximum:"8388608"`
+
+	// How many bytes, at least 1024, the model is shown of the result of a tool or a sub-agent, and at most a quarter
+	// of what is known to fit into its context. It reads the rest with the tool read_result. Default, and 0: 131072.
+	MaxResult int `json:"maxResult,omitempty" minimum:"0" maximum:"8388608"`
 }
 
 // Definition returns the agent's JSON form.

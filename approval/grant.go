@@ -8,20 +8,47 @@ import (
 
 // Grant is an approval that covers more calls than the one it was given for.
 type Grant struct {
-	ID               string            `json:"id" doc:"The tool call it was given for"`
-	Scope            event.Scope       `json:"scope" enum:"session,pattern" doc:"The calls that the grant covers"`
-	Agent            string            `json:"agent" doc:"The agent whose calls it covers"`
-	ToolName         string            `json:"toolName" doc:"The tool whose calls it covers"`
-	Digest           string            `json:"digest,omitempty" doc:"With scope session: digest of tool, arguments and working directory"`
-	Pattern          map[string]string `json:"pattern,omitempty" doc:"With scope pattern: globs by argument name"`
-	Rest             string            `json:"rest,omitempty" doc:"With scope pattern: digest of tool, working directory and all other arguments"`
-	Definition       string            `json:"definition,omitempty" doc:"Digest of the tool's definition: when that changes, the grant covers nothing"`
-	WorkingDirectory string            `json:"workingDirectory,omitempty" doc:"Where the calls work, if that is known"`
-	Reason           string            `json:"reason,omitempty" doc:"Why, as the approver wrote"`
-	By               string            `json:"by" doc:"Who gave it"`
-	GrantedAt        time.Time         `json:"grantedAt" doc:"When it was granted"`
-	RevokedAt        *time.Time        `json:"revokedAt,omitempty" doc:"Since when it covers nothing"`
-	RevokedBy        string            `json:"revokedBy,omitempty" doc:"Who revoked it"`
+	// The tool call it was given for.
+	ID string `json:"id"`
+
+	// The calls that the grant covers.
+	Scope event.Scope `json:"scope" enum:"session,pattern"`
+
+	// The agent whose calls it covers.
+	Agent string `json:"agent"`
+
+	// The tool whose calls it covers.
+	ToolName string `json:"toolName"`
+
+	// With scope session: digest of tool, arguments and working directory.
+	Digest string `json:"digest,omitempty"`
+
+	// With scope pattern: globs by argument name.
+	Pattern map[string]string `json:"pattern,omitempty"`
+
+	// With scope pattern: digest of tool, working directory and all other arguments.
+	Rest string `json:"rest,omitempty"`
+
+	// Digest of the tool's definition: when that changes, the grant covers nothing.
+	Definition string `json:"definition,omitempty"`
+
+	// Where the calls work, if that is known.
+	WorkingDirectory string `json:"workingDirectory,omitempty"`
+
+	// Why, as the approver wrote.
+	Reason string `json:"reason,omitempty"`
+
+	// Who gave it.
+	By string `json:"by"`
+
+	// When it was granted.
+	GrantedAt time.Time `json:"grantedAt"`
+
+	// Since when it covers nothing.
+	RevokedAt *time.Time `json:"revokedAt,omitempty"`
+
+	// Who revoked it.
+	RevokedBy string `json:"revokedBy,omitempty"`
 }
 
 // grantOf returns the grant of an approval, if it has one.

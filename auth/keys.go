@@ -36,7 +36,9 @@ type Key struct {
 // APIKey is an API key as the HTTP API returns it.
 type APIKey struct {
 	store.APIKey
-	Source string `json:"source" enum:"stored,configured" doc:"configured: in the server's configuration file or environment, and changed there"`
+
+	// configured: in the server's configuration file or environment, and changed there.
+	Source string `json:"source" enum:"stored,configured"`
 }
 
 // The sources of an [APIKey].
@@ -47,8 +49,11 @@ const (
 
 // NewAPIKey is an API key with its secret, after it was created or rotated.
 type NewAPIKey struct {
-	Key   APIKey `json:"key" doc:"The key, without its secret"`
-	Token string `json:"token" doc:"The secret. Only its hash is stored: it is not shown again"`
+	// The key, without its secret.
+	Key APIKey `json:"key"`
+
+	// The secret. Only its hash is stored: it is not shown again.
+	Token string `json:"token"`
 }
 
 // Validate reports the first invalid field, as an [*event.FieldError].

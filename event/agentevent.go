@@ -11,31 +11,85 @@ import (
 // base protocol; the others extend it. [AgentEvent.MarshalJSON] omits the fields that a type does
 // not have.
 type AgentEvent struct {
-	Type       AgentEventType   `json:"type" enum:"thought,tool_call,tool_progress,tool_result,stream,final,error,message,approval_request,approval,client_call,input_request,input_received,environment,status,retrieval,reset,gap" doc:"The kind of the event, which says what fields it has"`
-	EventID    string           `json:"eventId,omitempty" doc:"The event whose turn this is part of: the id under which it was posted. A message that joined a turn has the id of that turn's event"`
-	CreatedAt  time.Time        `json:"createdAt,omitzero" doc:"When it was stored. Live events have none"`
-	Content    string           `json:"content,omitempty" doc:"Of thought and stream: a piece of text"`
-	ToolName   string           `json:"toolName,omitempty" doc:"The tool that is called"`
-	ToolArgs   string           `json:"toolArgs,omitempty" doc:"Of tool_call: the raw JSON arguments"`
-	Data       json.RawMessage  `json:"data,omitempty" doc:"Of tool_progress: any JSON"`
-	Output     string           `json:"output,omitempty" doc:"Of tool_result"`
-	IsError    bool             `json:"isError,omitempty" doc:"Of tool_result"`
-	Error      string           `json:"error,omitempty" doc:"Of error"`
-	Class      string           `json:"class,omitempty" enum:"context_overflow,reply_too_large,rate_limit,server_error,unreachable,refused" doc:"Of error: the kind of the failure of a model call, if it is known"`
-	MessageID  string           `json:"messageId,omitempty" doc:"The message that the event belongs to. Of thought, stream and reset: the one that the piece is part of; a message event with this id supersedes its pieces. Of tool calls, results and approvals: the reply that asks for them. Of final: the reply that ended the run of the agent; of error: the one that failed"`
-	Attempt    int              `json:"attempt,omitempty" doc:"Of thought, stream and reset: which attempt to produce the message, from 1. A reset begins one: pieces of earlier attempts are void"`
-	Agent      string           `json:"agent,omitempty" doc:"The agent whose run it belongs to"`
-	ToolCallID string           `json:"toolCallId,omitempty" doc:"A tool_call or tool_result with a known id supersedes that one: a hook has changed it"`
-	Message    *Message         `json:"message,omitempty" doc:"A message with a known id supersedes that one: a hook has changed it"`
-	Request    *ApprovalRequest `json:"request,omitempty" doc:"Of approval_request: a call waits for a decision, at the first request, in a new round or at a reminder"`
-	Approval   *Approval        `json:"approval,omitempty" doc:"Of approval: the decision on a call. While missing is not 0 the call still waits"`
-	ClientCall *ClientCall      `json:"call,omitempty" doc:"Of client_call: a call waits for a connected client to run it"`
-	Input      *InputRequest    `json:"input,omitempty" doc:"Of input_request: a call waits for a person's input"`
-	Received   *InputReceived   `json:"received,omitempty" doc:"Of input_received: the input, with which the call continues"`
-	Env        *EnvEvent        `json:"event,omitempty" doc:"Of environment: the event. One with a known id supersedes that one: a hook has changed it"`
-	Status     *StatusChange    `json:"status,omitempty" doc:"Of status. turn_ended announces the end of a turn, once, after its last record: turn says how it ended. When its status is intercepted, detail says what hooks did"`
-	Retrieval  *Retrieval       `json:"retrieval,omitempty" doc:"Of retrieval: the passages of documents that the agent was given for the message that it answers"`
-	Detail     string           `json:"detail,omitempty" doc:"Of gap: what was lost"`
+	// The kind of the event, which says what fields it has.
+	Type AgentEventType `json:"type" enum:"thought,tool_call,tool_progress,tool_result,stream,final,error,message,approval_request,approval,client_call,input_request,input_received,environment,status,retrieval,reset,gap"`
+
+	// The event whose turn this is part of: the id under which it was posted. A message that joined a turn has the id
+	// of that turn's event.
+	EventID string `json:"eventId,omitempty"`
+
+	// When it was stored. Live events have none.
+	CreatedAt time.Time `json:"createdAt,omitzero"`
+
+	// Of thought and stream: a piece of text.
+	Content string `json:"content,omitempty"`
+
+	// The tool that is called.
+	ToolName string `json:"toolName,omitempty"`
+
+	// Of tool_call: the raw JSON arguments.
+	ToolArgs string `json:"toolArgs,omitempty"`
+
+	// Of tool_progress: any JSON.
+	Data json.RawMessage `json:"data,omitempty"`
+
+	// Of tool_result.
+	Output string `json:"output,omitempty"`
+
+	// Of tool_result.
+	IsError bool `json:"isError,omitempty"`
+
+	// Of error.
+	Error string `json:"error,omitempty"`
+
+	// Of error: the kind of the failure of a model call, if it is known.
+	Class string `json:"class,omitempty" enum:"context_overflow,reply_too_large,rate_limit,server_error,unreachable,refused"`
+
+	// The message that the event belongs to. Of thought, stream and reset: the one that the piece is part of; a message
+	// event with this id supersedes its pieces. Of tool calls, results and approvals: the reply that asks for them. Of
+	// final: the reply that ended the run of the agent; of error: the one that failed.
+	MessageID string `json:"messageId,omitempty"`
+
+	// Of thought, stream and reset: which attempt to produce the message, from 1. A reset begins one: pieces of earlier
+	// attempts are void.
+	Attempt int `json:"attempt,omitempty"`
+
+	// The agent whose run it belongs to.
+	Agent string `json:"agent,omitempty"`
+
+	// A tool_call or tool_result with a known id supersedes that one: a hook has changed it.
+	ToolCallID string `json:"toolCallId,omitempty"`
+
+	// A message with a known id supersedes that one: a hook has changed it.
+	Message *Message `json:"message,omitempty"`
+
+	// Of approval_request: a call waits for a decision, at the first request, in a new round or at a reminder.
+	Request *ApprovalRequest `json:"request,omitempty"`
+
+	// Of approval: the decision on a call. While missing is not 0 the call still waits.
+	Approval *Approval `json:"approval,omitempty"`
+
+	// Of client_call: a call waits for a connected client to run it.
+	ClientCall *ClientCall `json:"call,omitempty"`
+
+	// Of input_request: a call waits for a person's input.
+	Input *InputRequest `json:"input,omitempty"`
+
+	// Of input_received: the input, with which the call continues.
+	Received *InputReceived `json:"received,omitempty"`
+
+	// Of environment: the event. One with a known id supersedes that one: a hook has changed it.
+	Env *EnvEvent `json:"event,omitempty"`
+
+	// Of status. turn_ended announces the end of a turn, once, after its last record: turn says how it ended. When its
+	// status is intercepted, detail says what hooks did.
+	Status *StatusChange `json:"status,omitempty"`
+
+	// Of retrieval: the passages of documents that the agent was given for the message that it answers.
+	Retrieval *Retrieval `json:"retrieval,omitempty"`
+
+	// Of gap: what was lost.
+	Detail string `json:"detail,omitempty"`
 }
 
 // AgentEventType discriminates an [AgentEvent].
@@ -139,7 +193,9 @@ func (e AgentEvent) MarshalJSON() ([]byte, error) {
 
 // PagedEvent is a stored [AgentEvent] on a page, with its place.
 type PagedEvent struct {
-	ID string `json:"id" doc:"On a page, the place of the event: what cursor, lastEventId and Last-Event-ID take. On a stream it is the id of the server-sent event instead"`
+	// On a page, the place of the event: what cursor, lastEventId and Last-Event-ID take. On a stream it is the id of
+	// the server-sent event instead.
+	ID string `json:"id"`
 	AgentEvent
 }
 

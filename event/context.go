@@ -8,8 +8,11 @@ const MetadataContext = "threadmill.context"
 
 // ContextEntry is a part of the context of a message.
 type ContextEntry struct {
-	Description string `json:"description" doc:"What the value is"`
-	Value       string `json:"value" doc:"The value, as text or JSON"`
+	// What the value is.
+	Description string `json:"description"`
+
+	// The value, as text or JSON.
+	Value string `json:"value"`
 }
 
 // ContextOf returns the context of a message. A value of another form is none.

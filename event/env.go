@@ -41,11 +41,20 @@ const (
 // EnvEvent is an environment event: something that happened outside the thread. Rules decide what
 // the thread does with it.
 type EnvEvent struct {
-	ID        string          `json:"id" doc:"Idempotency key, by convention a UUID: publishing a known id changes nothing"`
-	Type      string          `json:"type" doc:"What has happened"`
-	Timestamp int64           `json:"timestamp" doc:"When it happened, in milliseconds since 1970 (UTC); of a live event, when it is sent"`
-	Metadata  EnvMetadata     `json:"metadata" doc:"trigger_session_id, trigger_agent_id, trigger_agent_name, env_name, source, and any other keys"`
-	Payload   json.RawMessage `json:"payload" doc:"Any JSON"`
+	// Idempotency key, by convention a UUID: publishing a known id changes nothing.
+	ID string `json:"id"`
+
+	// What has happened.
+	Type string `json:"type"`
+
+	// When it happened, in milliseconds since 1970 (UTC); of a live event, when it is sent.
+	Timestamp int64 `json:"timestamp"`
+
+	// trigger_session_id, trigger_agent_id, trigger_agent_name, env_name, source, and any other keys.
+	Metadata EnvMetadata `json:"metadata"`
+
+	// Any JSON.
+	Payload json.RawMessage `json:"payload"`
 }
 
 // Source is the kind of system that an environment event comes from.

@@ -22,22 +22,53 @@ const (
 
 // Item is an event in a thread's queue.
 type Item struct {
-	ID            string          `json:"id" doc:"Idempotency key: a post with a known id changes nothing"`
-	ThreadID      string          `json:"threadId" doc:"The thread whose queue has the event"`
-	Type          string          `json:"type" doc:"message, or a custom type"`
-	Payload       json.RawMessage `json:"payload,omitempty" doc:"Of a message: threadId, senderId, senderType and content; of other types, any JSON"`
-	Status        ItemStatus      `json:"status" enum:"pending,processing,completed,failed,expired,overwritten" doc:"Where the event is in its life"`
-	Priority      int             `json:"priority" doc:"Higher first, ties in order of arrival"`
-	TTL           int64           `json:"ttl,omitempty" doc:"Milliseconds from createdAt after which a pending event expires. Left out: no limit"`
-	TraceID       string          `json:"traceId" doc:"Shared by everything that follows from one event"`
-	ParentEventID string          `json:"parentEventId,omitempty" doc:"The event that caused this one"`
-	Namespace     string          `json:"namespace" doc:"The namespace of the thread"`
-	CreatedAt     time.Time       `json:"createdAt" doc:"When the event was posted"`
-	UpdatedAt     time.Time       `json:"updatedAt" doc:"When its status changed last"`
-	Timestamp     int64           `json:"timestamp,omitempty" doc:"Of an environment event: when it happened, in milliseconds since 1970"`
-	Metadata      json.RawMessage `json:"metadata,omitempty" doc:"Of an environment event: what it is about"`
-	Attempt       int             `json:"attempt,omitempty" doc:"How often it was retried by hand"`
-	Error         string          `json:"error,omitempty" doc:"Why it failed, expired, was handled by nothing, or was given its status by hand"`
+	// Idempotency key: a post with a known id changes nothing.
+	ID string `json:"id"`
+
+	// The thread whose queue has the event.
+	ThreadID string `json:"threadId"`
+
+	// message, or a custom type.
+	Type string `json:"type"`
+
+	// Of a message: threadId, senderId, senderType and content; of other types, any JSON.
+	Payload json.RawMessage `json:"payload,omitempty"`
+
+	// Where the event is in its life.
+	Status ItemStatus `json:"status" enum:"pending,processing,completed,failed,expired,overwritten"`
+
+	// Higher first, ties in order of arrival.
+	Priority int `json:"priority"`
+
+	// Milliseconds from createdAt after which a pending event expires. Left out: no limit.
+	TTL int64 `json:"ttl,omitempty"`
+
+	// Shared by everything that follows from one event.
+	TraceID string `json:"traceId"`
+
+	// The event that caused this one.
+	ParentEventID string `json:"parentEventId,omitempty"`
+
+	// The namespace of the thread.
+	Namespace string `json:"namespace"`
+
+	// When the event was posted.
+	CreatedAt time.Time `json:"createdAt"`
+
+	// When its status changed last.
+	UpdatedAt time.Time `json:"updatedAt"`
+
+	// Of an environment event: when it happened, in milliseconds since 1970.
+	Timestamp int64 `json:"timestamp,omitempty"`
+
+	// Of an environment event: what it is about.
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+
+	// How often it was retried by hand.
+	Attempt int `json:"attempt,omitempty"`
+
+	// Why it failed, expired, was handled by nothing, or was given its status by hand.
+	Error string `json:"error,omitempty"`
 }
 
 // Env returns the item as an environment event. ok is false if it is not one.
@@ -65,23 +96,37 @@ func (k ThreadKey) String() string { return k.Namespace + "/" + k.ThreadID }
 
 // Record is a stored event.
 type Record struct {
-	// ID is unique in the thread. The workflow derives it, so a retried activity finds the record
-	// that its first attempt stored.
-	ID string `json:"id" doc:"Unique in the thread"`
+	// Unique in the thread.
+	//
+	// The workflow derives it, so a retried activity finds the record that its first attempt stored.
+	ID string `json:"id"`
 
-	// Seq is the number of the record in the thread, from 1, without gaps. The store assigns it.
-	Seq  int64  `json:"seq" doc:"The number of the record in the thread, from 1, without gaps"`
-	Type string `json:"type" doc:"What the payload is"`
+	// The number of the record in the thread, from 1, without gaps.
+	//
+	// The store assigns it.
+	Seq int64 `json:"seq"`
 
-	// Payload of a "message" is a [Message]. This package declares the payloads of the other types.
-	Payload json.RawMessage `json:"payload" doc:"What happened, in the form of the type"`
+	// What the payload is.
+	Type string `json:"type"`
 
-	TraceID       string `json:"traceId,omitempty" doc:"The trace of the turn, which sub-agents and the events that it caused share"`
-	ParentEventID string `json:"parentEventId,omitempty" doc:"The record or event that caused this one"`
+	// What happened, in the form of the type.
+	//
+	// That of a "message" is a [Message]. This package declares the payloads of the other types.
+	Payload json.RawMessage `json:"payload"`
 
-	// EventID is the posted event whose turn the record belongs to. Empty outside turns.
-	EventID   string    `json:"eventId,omitempty" doc:"The posted event whose turn the record belongs to"`
-	CreatedAt time.Time `json:"createdAt" doc:"When it was stored"`
+	// The trace of the turn, which sub-agents and the events that it caused share.
+	TraceID string `json:"traceId,omitempty"`
+
+	// The record or event that caused this one.
+	ParentEventID string `json:"parentEventId,omitempty"`
+
+	// The posted event whose turn the record belongs to.
+	//
+	// Empty outside turns.
+	EventID string `json:"eventId,omitempty"`
+
+	// When it was stored.
+	CreatedAt time.Time `json:"createdAt"`
 }
 
 // NewRecord returns a record with payload as JSON. It panics if payload cannot be marshalled, which
@@ -187,15 +232,17 @@ type LLMCall struct {
 
 // FailedModel is a model of a fallback chain that failed, so that another one was called.
 type FailedModel struct {
-	Model string `json:"model" doc:"The model, after the name of its provider"`
+	// The model, after the name of its provider.
+	Model string `json:"model"`
 
-	// Attempts is the number of failed attempts of this call. Zero = the model was skipped, since it
-	// had failed for another call.
-	Attempts int `json:"attempts,omitempty" doc:"How many attempts of this call failed. Missing: the model was skipped, since it had just failed for another call"`
+	// How many attempts of this call failed. Missing: the model was skipped, since it had just failed for another call.
+	Attempts int `json:"attempts,omitempty"`
 
-	// Class and Error are those of the last failure.
-	Class string `json:"class,omitempty" enum:"rate_limit,server_error,unreachable,slow" doc:"The kind of the last failure"`
-	Error string `json:"error,omitempty" doc:"The last failure, for people"`
+	// The kind of the last failure.
+	Class string `json:"class,omitempty" enum:"rate_limit,server_error,unreachable,slow"`
+
+	// The last failure, for people.
+	Error string `json:"error,omitempty"`
 }
 
 // Opaque are parts of a reply that only the model that wrote it can read, such as the signatures of
@@ -257,13 +304,20 @@ type ContextPart struct {
 
 // Usage counts tokens.
 type Usage struct {
-	InputTokens     int `json:"inputTokens" doc:"Of the request"`
-	OutputTokens    int `json:"outputTokens" doc:"Of the reply, with its thoughts"`
-	ReasoningTokens int `json:"reasoningTokens,omitempty" doc:"Of the thoughts"`
-	CachedTokens    int `json:"cachedTokens,omitempty" doc:"Of the request, those that the provider had cached"`
+	// Of the request.
+	InputTokens int `json:"inputTokens"`
 
-	// ModelCalls is set in sums.
-	ModelCalls int `json:"modelCalls,omitempty" doc:"Of a sum: the model calls that it is of"`
+	// Of the reply, with its thoughts.
+	OutputTokens int `json:"outputTokens"`
+
+	// Of the thoughts.
+	ReasoningTokens int `json:"reasoningTokens,omitempty"`
+
+	// Of the request, those that the provider had cached.
+	CachedTokens int `json:"cachedTokens,omitempty"`
+
+	// Of a sum: the model calls that it is of.
+	ModelCalls int `json:"modelCalls,omitempty"`
 }
 
 // maxUsage is the maximum of each sum: JavaScript reads no larger number exactly.
@@ -283,46 +337,59 @@ func (u Usage) Add(v Usage) Usage {
 
 // StatusChange is the payload of a "status" record.
 type StatusChange struct {
-	// Status is an [ItemStatus].
-	Status string   `json:"status" enum:"opened,updated,closed,turn_ended,interrupted,pending,completed,failed,expired,overwritten,retried,unmatched,unhandled,unanswered,intercepted,retrying" doc:"What happened: opened, updated and closed to the thread, interrupted and turn_ended to a turn, retrying to a model call, the others to the event"`
-	Agents []string `json:"agents,omitempty" doc:"On updated: the agents of the thread, if they changed. On opened: the agents"`
+	// What happened: opened, updated and closed to the thread, interrupted and turn_ended to a turn, retrying to a
+	// model call, the others to the event.
+	//
+	// It is an [ItemStatus].
+	Status string `json:"status" enum:"opened,updated,closed,turn_ended,interrupted,pending,completed,failed,expired,overwritten,retried,unmatched,unhandled,unanswered,intercepted,retrying"`
 
-	// Title is the thread's new title, on "updated", if the title changed.
-	Title  string `json:"title,omitempty" doc:"On updated: the new title, if it changed"`
-	Detail string `json:"detail,omitempty" doc:"More for people. On turn_ended: the error of the turn, if it has one"`
-	By     string `json:"by,omitempty" doc:"Who caused it, if a person did"`
+	// On updated: the agents of the thread, if they changed. On opened: the agents.
+	Agents []string `json:"agents,omitempty"`
 
-	// Turn is the result of the turn, on "turn_ended": completed, failed, interrupted, expired,
-	// held or unanswered. Detail contains the error, if any. Joined are the ids of the events that
-	// joined the turn.
-	Turn   string   `json:"turn,omitempty" enum:"completed,failed,interrupted,expired,held,unanswered" doc:"On turn_ended: how the turn ended"`
-	Joined []string `json:"joined,omitempty" doc:"On turn_ended: the ids of the events that joined the turn"`
+	// On updated: the new title, if it changed.
+	Title string `json:"title,omitempty"`
 
-	// Rule is the name of the rule that handled the turn's event, on "turn_ended".
-	Rule string `json:"rule,omitempty" doc:"On turn_ended: the rule that handled the environment event of the turn"`
+	// More for people. On turn_ended: the error of the turn, if it has one.
+	Detail string `json:"detail,omitempty"`
 
-	// Retry says, on "retrying", how often the model call has failed and when the next attempt
-	// starts.
-	Retry *Retry `json:"retry,omitempty" doc:"On retrying: how often the model call has failed, and when the next attempt starts"`
+	// Who caused it, if a person did.
+	By string `json:"by,omitempty"`
+
+	// On turn_ended: how the turn ended.
+	Turn string `json:"turn,omitempty" enum:"completed,failed,interrupted,expired,held,unanswered"`
+
+	// On turn_ended: the ids of the events that joined the turn.
+	Joined []string `json:"joined,omitempty"`
+
+	// On turn_ended: the rule that handled the environment event of the turn.
+	Rule string `json:"rule,omitempty"`
+
+	// On retrying: how often the model call has failed, and when the next attempt starts.
+	Retry *Retry `json:"retry,omitempty"`
 }
 
 // Retry describes a model call that has failed and is retried because the model is unavailable.
 type Retry struct {
-	// Attempts counts the failed attempts, Since is the time of the first.
-	Attempts int       `json:"attempts" doc:"How many attempts have failed"`
-	Since    time.Time `json:"since" doc:"When the first attempt failed"`
+	// How many attempts have failed.
+	Attempts int `json:"attempts"`
 
-	// Class is the class of the last failure: rate_limit, server_error, unreachable or slow, or
-	// empty. Error describes it for people.
-	Class string `json:"class,omitempty" enum:"rate_limit,server_error,unreachable,slow" doc:"The kind of the last failure, if it is known"`
-	Error string `json:"error,omitempty" doc:"The last failure, for people"`
+	// When the first attempt failed.
+	Since time.Time `json:"since"`
 
-	NextAttemptAt time.Time `json:"nextAttemptAt" doc:"When the next attempt starts"`
+	// The kind of the last failure, if it is known.
+	Class string `json:"class,omitempty" enum:"rate_limit,server_error,unreachable,slow"`
 
-	// Next is the model of the next attempt, if the last failure makes a fallback chain go on to
-	// it. Failed are the models of the chain that have failed so far.
-	Next   string        `json:"next,omitempty" doc:"The model of the next attempt, if a fallback chain goes on to another one"`
-	Failed []FailedModel `json:"failed,omitempty" doc:"The models of the fallback chain that have failed"`
+	// The last failure, for people.
+	Error string `json:"error,omitempty"`
+
+	// When the next attempt starts.
+	NextAttemptAt time.Time `json:"nextAttemptAt"`
+
+	// The model of the next attempt, if a fallback chain goes on to another one.
+	Next string `json:"next,omitempty"`
+
+	// The models of the fallback chain that have failed.
+	Failed []FailedModel `json:"failed,omitempty"`
 }
 
 // The values of [StatusChange.Status].

@@ -104,76 +104,102 @@ func (m NewMessage) Validate() error {
 
 // Message is a message as stored and as sent to API clients.
 type Message struct {
-	ID         string    `json:"id" doc:"The id of the message, which its event and its record share"`
-	ThreadID   string    `json:"threadId" doc:"The thread that the message belongs to"`
-	SenderID   string    `json:"senderId" doc:"Who sent the message: the name of a person, an agent or a tool"`
-	SenderType CreatedBy `json:"senderType" enum:"user,agent,tool,system" doc:"The kind of the sender"`
+	// The id of the message, which its event and its record share.
+	ID string `json:"id"`
 
-	// Role is the role of the sender in a model's transcript: user, assistant, tool or system.
-	Role    string `json:"role" enum:"user,assistant,tool,system" doc:"The role of the sender in a model's transcript"`
-	Content string `json:"content" doc:"The text"`
+	// The thread that the message belongs to.
+	ThreadID string `json:"threadId"`
 
-	// Parts are the text parts of the message, if models receive them separately. Content then
-	// contains all parts, one per line.
-	Parts []Part `json:"parts,omitempty" doc:"The texts, if models receive them as separate parts. The content then has all of them, one per line"`
+	// Who sent the message: the name of a person, an agent or a tool.
+	SenderID string `json:"senderId"`
 
-	// ToolCalls are the tool calls in an agent's reply.
-	ToolCalls []ToolCall `json:"toolCalls,omitempty" doc:"The tool calls of an agent's reply"`
+	// The kind of the sender.
+	SenderType CreatedBy `json:"senderType" enum:"user,agent,tool,system"`
 
-	// ToolCallID, ToolName and IsError describe a tool result.
-	ToolCallID string `json:"toolCallId,omitempty" doc:"Of a tool's result: the call"`
-	ToolName   string `json:"toolName,omitempty" doc:"Of a tool's result: the tool"`
-	IsError    bool   `json:"isError,omitempty" doc:"Of a tool's result: the tool failed"`
+	// The role of the sender in a model's transcript.
+	Role string `json:"role" enum:"user,assistant,tool,system"`
 
-	// AgentID is the agent that wrote the message or, for a tool result, that made the call. Empty
-	// for messages of users.
-	AgentID string `json:"agentId,omitempty" doc:"The agent that wrote the message or, for a tool's result, that made the call. Left out for messages of users"`
+	// The text.
+	Content string `json:"content"`
 
-	// ReplyToMessageID is the message that this one answers.
-	ReplyToMessageID string `json:"replyToMessageId,omitempty" doc:"The message that this one answers"`
+	// The texts, if models receive them as separate parts. The content then has all of them, one per line.
+	Parts []Part `json:"parts,omitempty"`
 
-	// Interrupted marks a partial reply: the model call was cut off.
-	Interrupted bool `json:"interrupted,omitempty" doc:"The reply is partial: the model call was cut off"`
+	// The tool calls of an agent's reply.
+	ToolCalls []ToolCall `json:"toolCalls,omitempty"`
 
-	// Usage and DurationMS tell what the model call took that wrote the message: its tokens, and the time
-	// from the request to the last token, in milliseconds. Unset if they are unknown, and for messages of
-	// others. Workflows carry only the duration, and only for replies on which hooks decide later.
-	Usage      Usage `json:"usage,omitzero" doc:"Of an agent's reply: the tokens of the model call that wrote it"`
-	DurationMS int64 `json:"durationMs,omitempty" doc:"Of an agent's reply: the time from the request to the model to its last token, in milliseconds"`
+	// Of a tool's result: the call.
+	ToolCallID string `json:"toolCallId,omitempty"`
 
-	// Held marks an agent's reply that is not shown until hooks have decided on it. Their decision
-	// contains the message that viewers see.
-	Held bool `json:"held,omitempty" doc:"The reply is not shown until hooks have decided on it"`
+	// Of a tool's result: the tool.
+	ToolName string `json:"toolName,omitempty"`
 
-	// Truncated marks a copy whose content was shortened. The stored message is complete.
-	Truncated bool `json:"truncated,omitempty" doc:"The content of this copy was shortened. The stored message is complete"`
+	// Of a tool's result: the tool failed.
+	IsError bool `json:"isError,omitempty"`
 
-	// PostedAt is when a posted message arrived, if it then waited in the queue for a second or more.
-	PostedAt time.Time `json:"postedAt,omitzero" doc:"When the message was posted, if it then waited in the queue for a second or more before its turn"`
+	// The agent that wrote the message or, for a tool's result, that made the call. Left out for messages of users.
+	AgentID string `json:"agentId,omitempty"`
 
-	Metadata Metadata `json:"metadata,omitempty" doc:"Any JSON object that came with the message. Models see only its threadmill.context, in the turn of the message"`
+	// The message that this one answers.
+	ReplyToMessageID string `json:"replyToMessageId,omitempty"`
 
-	// CreatedAt is when the message was stored. It is set only in events for viewers; elsewhere,
-	// see
-	// [Record.CreatedAt].
-	CreatedAt time.Time `json:"createdAt,omitzero" doc:"When the message was stored"`
+	// The reply is partial: the model call was cut off.
+	Interrupted bool `json:"interrupted,omitempty"`
+
+	// Of an agent's reply: the tokens of the model call that wrote it.
+	//
+	// Zero if it is unknown, and for messages of others. Workflows carry only the duration, and only for replies on
+	// which hooks decide later.
+	Usage Usage `json:"usage,omitzero"`
+
+	// Of an agent's reply: the time from the request to the model to its last token, in milliseconds.
+	DurationMS int64 `json:"durationMs,omitempty"`
+
+	// The reply is not shown until hooks have decided on it.
+	//
+	// Their decision contains the message that viewers see.
+	Held bool `json:"held,omitempty"`
+
+	// The content of this copy was shortened. The stored message is complete.
+	Truncated bool `json:"truncated,omitempty"`
+
+	// When the message was posted, if it then waited in the queue for a second or more before its turn.
+	PostedAt time.Time `json:"postedAt,omitzero"`
+
+	// Any JSON object that came with the message. Models see only its threadmill.context, in the turn of the message.
+	Metadata Metadata `json:"metadata,omitempty"`
+
+	// When the message was stored.
+	//
+	// It is set only in events for viewers; elsewhere, see [Record.CreatedAt].
+	CreatedAt time.Time `json:"createdAt,omitzero"`
 }
 
 // StoredMessage is a message with its place in the thread.
 type StoredMessage struct {
 	Message
-	Seq       int64     `json:"seq" doc:"The number of the message's record in the thread, from 1, in order. There are gaps, since other records lie between messages"`
-	CreatedAt time.Time `json:"createdAt" doc:"When the message was stored"`
 
-	// Outcome is the decision on the message, empty if it was passed unchanged.
-	Outcome string `json:"outcome,omitempty" enum:"replaced,responded,overwritten,dropped,withdrawn,undecided" doc:"Unless hooks passed the message unchanged: what they did with it; withdrawn if its status was set by hand, undecided if they have not decided. Models see a replaced message as it is shown, and none of the others"`
+	// The number of the message's record in the thread, from 1, in order. There are gaps, since other records lie
+	// between messages.
+	Seq int64 `json:"seq"`
+
+	// When the message was stored.
+	CreatedAt time.Time `json:"createdAt"`
+
+	// Unless hooks passed the message unchanged: what they did with it; withdrawn if its status was set by hand,
+	// undecided if they have not decided. Models see a replaced message as it is shown, and none of the others.
+	Outcome string `json:"outcome,omitempty" enum:"replaced,responded,overwritten,dropped,withdrawn,undecided"`
 }
 
 // Part is a piece of a message, in OpenAI's shape.
 type Part struct {
-	// Type is "text".
-	Type string `json:"type" enum:"text" doc:"The kind of the part"`
-	Text string `json:"text" doc:"The text"`
+	// The kind of the part.
+	//
+	// It is "text".
+	Type string `json:"type" enum:"text"`
+
+	// The text.
+	Text string `json:"text"`
 }
 
 // PartText is the type of a text [Part].
@@ -214,12 +240,18 @@ func (c CreatedBy) Role() string {
 // ToolCall is a tool call of a model, in OpenAI's format. Arguments remains the unparsed string
 // that the model wrote, in the store, in events and in callbacks.
 type ToolCall struct {
-	ID       string   `json:"id" doc:"The id of the call, unique in its thread"`
-	Function Function `json:"function" doc:"What is called"`
+	// The id of the call, unique in its thread.
+	ID string `json:"id"`
+
+	// What is called.
+	Function Function `json:"function"`
 }
 
 // Function is the name and the raw JSON arguments of a [ToolCall].
 type Function struct {
-	Name      string `json:"name" doc:"The name of the tool"`
-	Arguments string `json:"arguments" doc:"The arguments as the model wrote them: the text of a JSON object, if the model made no mistake"`
+	// The name of the tool.
+	Name string `json:"name"`
+
+	// The arguments as the model wrote them: the text of a JSON object, if the model made no mistake.
+	Arguments string `json:"arguments"`
 }

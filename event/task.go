@@ -8,24 +8,55 @@ import (
 // Task is a background task: work that an agent started without waiting for its result. It is also
 // the payload of a "task" record.
 type Task struct {
-	ID         string     `json:"id" doc:"Unique in the namespace: the thread's id, ~t and a number in base 36"`
-	Title      string     `json:"title,omitempty" doc:"For people: what it is about"`
-	State      TaskState  `json:"state" enum:"running,completed,failed,cancelled" doc:"Whether the task runs, or how it ended"`
-	Tool       string     `json:"tool,omitempty" doc:"The tool that started the task"`
-	Agent      string     `json:"agent" doc:"The agent that started it"`
-	ToolCallID string     `json:"toolCallId" doc:"The call that started it"`
-	TraceID    string     `json:"traceId" doc:"Trace of the turn in which it was started"`
-	SubAgent   string     `json:"subAgent,omitempty" doc:"The sub-agent that does the work, if one does"`
-	ThreadID   string     `json:"threadId,omitempty" doc:"The sub-agent's thread"`
-	Detached   bool       `json:"detached,omitempty" doc:"The task outlives its thread"`
-	StartedAt  time.Time  `json:"startedAt" doc:"When it started"`
-	Deadline   time.Time  `json:"deadline" doc:"When it fails unless it has ended"`
-	EndedAt    *time.Time `json:"endedAt,omitempty" doc:"When it ended"`
-	By         string     `json:"by,omitempty" doc:"Who completed or cancelled it from outside"`
-	Error      string     `json:"error,omitempty" doc:"Why it failed or was cancelled"`
+	// Unique in the namespace: the thread's id, ~t and a number in base 36.
+	ID string `json:"id"`
 
-	// EndEventID is set by the HTTP API, for tasks that completed or failed.
-	EndEventID string `json:"endEventId,omitempty" doc:"Of a task that completed or failed: the id of the event that tells the agent so, with the result"`
+	// For people: what it is about.
+	Title string `json:"title,omitempty"`
+
+	// Whether the task runs, or how it ended.
+	State TaskState `json:"state" enum:"running,completed,failed,cancelled"`
+
+	// The tool that started the task.
+	Tool string `json:"tool,omitempty"`
+
+	// The agent that started it.
+	Agent string `json:"agent"`
+
+	// The call that started it.
+	ToolCallID string `json:"toolCallId"`
+
+	// Trace of the turn in which it was started.
+	TraceID string `json:"traceId"`
+
+	// The sub-agent that does the work, if one does.
+	SubAgent string `json:"subAgent,omitempty"`
+
+	// The sub-agent's thread.
+	ThreadID string `json:"threadId,omitempty"`
+
+	// The task outlives its thread.
+	Detached bool `json:"detached,omitempty"`
+
+	// When it started.
+	StartedAt time.Time `json:"startedAt"`
+
+	// When it fails unless it has ended.
+	Deadline time.Time `json:"deadline"`
+
+	// When it ended.
+	EndedAt *time.Time `json:"endedAt,omitempty"`
+
+	// Who completed or cancelled it from outside.
+	By string `json:"by,omitempty"`
+
+	// Why it failed or was cancelled.
+	Error string `json:"error,omitempty"`
+
+	// Of a task that completed or failed: the id of the event that tells the agent so, with the result.
+	//
+	// The HTTP API sets it.
+	EndEventID string `json:"endEventId,omitempty"`
 }
 
 // TaskState is the state of a [Task].

@@ -9,15 +9,26 @@ import (
 // derived from records and the live stream and is not stored. Its JSON names are those of that
 // protocol.
 type WorldEvent struct {
-	ID        string         `json:"id" doc:"The id of the event"`
-	Type      WorldEventType `json:"type" enum:"message,sse,tool-start,tool-progress,tool-result,tool-error,tool-execution,crud,system,activity" doc:"The kind of the event, which says what data is"`
-	Timestamp time.Time      `json:"timestamp" doc:"When it was stored; of a live event, when it is sent"`
-	ChatID    string         `json:"chatId" doc:"The thread"`
+	// The id of the event.
+	ID string `json:"id"`
 
-	// Data is a [WorldMessage], [WorldSSE], [WorldTool], [WorldToolExecution], [WorldCRUD],
-	// [WorldSystem] or [WorldActivity], as Type says.
-	Data any        `json:"data" doc:"Depends on the type"`
-	Meta *WorldMeta `json:"meta,omitempty" doc:"Where it belongs; live events have none"`
+	// The kind of the event, which says what data is.
+	Type WorldEventType `json:"type" enum:"message,sse,tool-start,tool-progress,tool-result,tool-error,tool-execution,crud,system,activity"`
+
+	// When it was stored; of a live event, when it is sent.
+	Timestamp time.Time `json:"timestamp"`
+
+	// The thread.
+	ChatID string `json:"chatId"`
+
+	// Depends on the type.
+	//
+	// It is a [WorldMessage], [WorldSSE], [WorldTool], [WorldToolExecution], [WorldCRUD], [WorldSystem] or
+	// [WorldActivity], as Type says.
+	Data any `json:"data"`
+
+	// Where it belongs; live events have none.
+	Meta *WorldMeta `json:"meta,omitempty"`
 }
 
 // WorldEventType is the type of a [WorldEvent].
@@ -39,56 +50,80 @@ const (
 
 // WorldMeta is the context of a [WorldEvent].
 type WorldMeta struct {
-	TraceID string `json:"traceId,omitempty" doc:"Shared by everything that follows from one event"`
+	// Shared by everything that follows from one event.
+	TraceID string `json:"traceId,omitempty"`
 
-	// ThreadRootID is the event that started the turn, ReplyToMessageID the message that this one
-	// answers.
-	ThreadRootID     string `json:"threadRootId,omitempty" doc:"The event that started the turn"`
-	ReplyToMessageID string `json:"replyToMessageId,omitempty" doc:"The message that this one answers"`
+	// The event that started the turn.
+	ThreadRootID string `json:"threadRootId,omitempty"`
 
-	// Agents and ToolCallIDs are the agents and tool calls that the event is about.
-	Agents      []string `json:"agents,omitempty" doc:"The agents that the event is about"`
-	ToolCallIDs []string `json:"toolCallIds,omitempty" doc:"The tool calls that the event is about"`
+	// The message that this one answers.
+	ReplyToMessageID string `json:"replyToMessageId,omitempty"`
+
+	// The agents that the event is about.
+	Agents []string `json:"agents,omitempty"`
+
+	// The tool calls that the event is about.
+	ToolCallIDs []string `json:"toolCallIds,omitempty"`
 }
 
 // WorldMessage is a message. It supersedes an earlier one with the same id.
 type WorldMessage struct {
-	Sender  string `json:"sender" doc:"Who sent the message"`
-	Content string `json:"content" doc:"The text"`
+	// Who sent the message.
+	Sender string `json:"sender"`
 
-	// Role is user, assistant, tool or system. It depends on the type of the sender, never on the
-	// sender's name.
-	Role      string    `json:"role" enum:"user,assistant,tool,system" doc:"Depends on the kind of the sender, never on the sender's name"`
-	Timestamp time.Time `json:"timestamp" doc:"When the message was stored"`
-	MessageID string    `json:"messageId" doc:"A message with a known id supersedes that one"`
-	ChatID    string    `json:"chatId" doc:"The thread"`
+	// The text.
+	Content string `json:"content"`
 
-	// AgentName and AgentID identify the agent that wrote the message or made the call.
-	AgentName string `json:"agentName,omitempty" doc:"The agent that wrote the message or made the call"`
-	AgentID   string `json:"agentId,omitempty" doc:"The same agent's id"`
+	// Depends on the kind of the sender, never on the sender's name.
+	Role string `json:"role" enum:"user,assistant,tool,system"`
 
-	ToolCallID       string     `json:"tool_call_id,omitempty" doc:"Of a tool's result: the call"`
-	ReplyToMessageID string     `json:"replyToMessageId,omitempty" doc:"The message that this one answers"`
-	ToolCalls        []ToolCall `json:"tool_calls,omitempty" doc:"The tool calls of an agent's reply"`
+	// When the message was stored.
+	Timestamp time.Time `json:"timestamp"`
 
-	// ToolCallStatus maps ids of tool calls to their status.
-	ToolCallStatus map[string]ToolCallStatus `json:"toolCallStatus,omitempty" doc:"The status of tool calls, by their ids"`
+	// A message with a known id supersedes that one.
+	MessageID string `json:"messageId"`
+
+	// The thread.
+	ChatID string `json:"chatId"`
+
+	// The agent that wrote the message or made the call.
+	AgentName string `json:"agentName,omitempty"`
+
+	// The same agent's id.
+	AgentID string `json:"agentId,omitempty"`
+
+	// Of a tool's result: the call.
+	ToolCallID string `json:"tool_call_id,omitempty"`
+
+	// The message that this one answers.
+	ReplyToMessageID string `json:"replyToMessageId,omitempty"`
+
+	// The tool calls of an agent's reply.
+	ToolCalls []ToolCall `json:"tool_calls,omitempty"`
+
+	// The status of tool calls, by their ids.
+	ToolCallStatus map[string]ToolCallStatus `json:"toolCallStatus,omitempty"`
 }
 
 // ToolCallStatus is the status of a tool call.
 type ToolCallStatus struct {
-	// Complete means that the call was decided or has its result.
-	Complete bool `json:"complete" doc:"The call was decided on, or has its result"`
+	// The call was decided on, or has its result.
+	Complete bool `json:"complete"`
 
-	// Result is the decision, if there is one.
-	Result *ToolCallDecision `json:"result" doc:"The decision, if there is one"`
+	// The decision, if there is one.
+	Result *ToolCallDecision `json:"result"`
 }
 
 // ToolCallDecision is a decision on a tool call.
 type ToolCallDecision struct {
-	Decision  Decision  `json:"decision" enum:"approve,deny,expired,revoked" doc:"What was decided"`
-	Scope     Scope     `json:"scope" enum:"once,session,pattern" doc:"The calls that the decision covers"`
-	Timestamp time.Time `json:"timestamp" doc:"When"`
+	// What was decided.
+	Decision Decision `json:"decision" enum:"approve,deny,expired,revoked"`
+
+	// The calls that the decision covers.
+	Scope Scope `json:"scope" enum:"once,session,pattern"`
+
+	// When.
+	Timestamp time.Time `json:"timestamp"`
 }
 
 // RequestApproval is the name of the call that asks clients of a world to approve another call: see

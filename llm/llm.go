@@ -23,20 +23,29 @@ type Provider interface {
 
 // Request is the request of one model call.
 type Request struct {
-	// Model is the provider's name of the model, without the prefix "provider/".
-	Model    string    `json:"model" doc:"The provider's name of the model"`
-	Messages []Message `json:"messages" nullable:"false" doc:"The conversation, the oldest message first"`
-	Tools    []Tool    `json:"tools,omitempty" doc:"The tools that the model could call"`
+	// The provider's name of the model.
+	//
+	// It has no prefix "provider/".
+	Model string `json:"model"`
 
-	// Temperature is the sampling temperature. Nil = the provider's default.
-	Temperature *float64 `json:"temperature,omitempty" doc:"The sampling temperature. Missing: the provider's default"`
+	// The conversation, the oldest message first.
+	Messages []Message `json:"messages" nullable:"false"`
 
-	// MaxOutputTokens limits the response. 0 = the provider's default.
-	MaxOutputTokens int `json:"maxOutputTokens,omitempty" doc:"The limit of the response. Missing: the provider's default"`
+	// The tools that the model could call.
+	Tools []Tool `json:"tools,omitempty"`
 
-	// ReasoningEffort is passed to the provider unchanged: low, medium, high or a value of its own.
-	// Empty = the provider's default.
-	ReasoningEffort string `json:"reasoningEffort,omitempty" doc:"As the provider names it. Missing: the provider's default"`
+	// The sampling temperature. Missing: the provider's default.
+	Temperature *float64 `json:"temperature,omitempty"`
+
+	// The limit of the response. Missing: the provider's default.
+	//
+	// 0 = the provider's default.
+	MaxOutputTokens int `json:"maxOutputTokens,omitempty"`
+
+	// As the provider names it. Missing: the provider's default.
+	//
+	// The provider receives it unchanged: low, medium, high or a value of its own.
+	ReasoningEffort string `json:"reasoningEffort,omitempty"`
 	// MaxReplyBytes is the maximum size of the response: its text, thoughts, tool calls and opaque
 	// parts. Providers count a piece as at least [MinPieceBytes], and fail with [CodeReplyTooLarge].
 	// 0 = [DefaultMaxReplyBytes].
@@ -55,22 +64,32 @@ const (
 // Message is a message of the transcript that a model sees. It contains only the fields that
 // providers accept: no ids, thread or custom fields.
 type Message struct {
-	Role    string `json:"role" enum:"system,user,assistant,tool" doc:"Who speaks"`
-	Content string `json:"content" doc:"The text"`
+	// Who speaks.
+	Role string `json:"role" enum:"system,user,assistant,tool"`
 
-	// Parts are the texts that a user's Content consists of, one line each, for providers that
-	// accept messages in parts. Others use Content.
-	Parts []string `json:"parts,omitempty" doc:"The texts that content consists of, for providers that accept messages in parts"`
+	// The text.
+	Content string `json:"content"`
 
-	// Name distinguishes participants with the same role, if the provider supports it.
-	Name string `json:"name,omitempty" doc:"The participant, among those with the same role"`
+	// The texts that content consists of, for providers that accept messages in parts.
+	//
+	// The parts of a user's message, one line of Content each. Other providers use Content.
+	Parts []string `json:"parts,omitempty"`
 
-	// ToolCalls are the calls of an assistant message. A tool message must answer each of them.
-	ToolCalls []event.ToolCall `json:"toolCalls,omitempty" doc:"The calls of an assistant message"`
+	// The participant, among those with the same role.
+	//
+	// It distinguishes participants, if the provider supports it.
+	Name string `json:"name,omitempty"`
 
-	// ToolCallID is the call that a tool message answers. IsError reports that the call failed.
-	ToolCallID string `json:"toolCallId,omitempty" doc:"The call that a tool message answers"`
-	IsError    bool   `json:"isError,omitempty" doc:"Whether the call failed"`
+	// The calls of an assistant message.
+	//
+	// A tool message must answer each of them.
+	ToolCalls []event.ToolCall `json:"toolCalls,omitempty"`
+
+	// The call that a tool message answers.
+	ToolCallID string `json:"toolCallId,omitempty"`
+
+	// Whether the call failed.
+	IsError bool `json:"isError,omitempty"`
 
 	// Shared reports that further requests begin with the same messages up to this one, so that
 	// providers that are told what to cache keep them.
@@ -83,11 +102,16 @@ type Message struct {
 
 // Tool describes a tool to a model.
 type Tool struct {
-	Name        string `json:"name" doc:"The name of the tool"`
-	Description string `json:"description" doc:"What the tool does"`
+	// The name of the tool.
+	Name string `json:"name"`
 
-	// Parameters is the JSON Schema of the arguments, of type object.
-	Parameters json.RawMessage `json:"parameters" doc:"The JSON Schema of the arguments"`
+	// What the tool does.
+	Description string `json:"description"`
+
+	// The JSON Schema of the arguments.
+	//
+	// Its type is object.
+	Parameters json.RawMessage `json:"parameters"`
 }
 
 // Delta is a piece of a response: either text or reasoning. An empty one reports that the response

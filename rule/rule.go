@@ -80,39 +80,54 @@ func (c Context) Key(e event.EnvEvent) string {
 // Agent is an agent that handles events. It sees the event as three messages in its thread, the
 // last of which is the result of get_event_info, and is asked to process it.
 type Agent struct {
-	// Name is the name of the agent. Default: the agent in the event's metadata (trigger_agent_name
-	// or trigger_agent_id) if it is an agent of the thread, otherwise the thread's first agent or
-	// the default agent.
-	Name string `json:"name,omitempty" doc:"The agent. Default: the one that the event names, or else the first of the thread"`
+	// The agent. Default: the one that the event names, or else the first of the thread.
+	//
+	// The event names it in its metadata, as trigger_agent_name or trigger_agent_id. Without agents, the thread has the
+	// default agent.
+	Name string `json:"name,omitempty"`
 
-	// Prompt says how to handle the event, and SystemPrompt describes the agent's role. Both are
-	// added to the agent's instructions while it handles the event.
-	Prompt       string `json:"prompt,omitempty" doc:"How to handle the event"`
-	SystemPrompt string `json:"systemPrompt,omitempty" doc:"The role of the agent"`
+	// How to handle the event.
+	//
+	// It is added to the agent's instructions while the agent handles the event, as SystemPrompt is.
+	Prompt string `json:"prompt,omitempty"`
+
+	// The role of the agent.
+	SystemPrompt string `json:"systemPrompt,omitempty"`
 }
 
 // Condition is a condition on one field of an event. Exactly one of the tests is set. For a missing
 // field, only Not and Exists can hold.
 type Condition struct {
-	// Field is a dotted path into the event: "payload.branch", "metadata.source", "type",
-	// "payload.commits.0.author".
-	Field string `json:"field" doc:"A dotted path into the event, such as payload.branch"`
+	// A dotted path into the event, such as payload.branch.
+	//
+	// Other examples are metadata.source, type and payload.commits.0.author.
+	Field string `json:"field"`
 
-	// Equals and Not compare with any JSON value, In with several.
-	Equals any   `json:"equals,omitempty" doc:"The field has this value"`
-	Not    any   `json:"not,omitempty" doc:"The field does not have this value"`
-	In     []any `json:"in,omitempty" doc:"The field has one of these values"`
+	// The field has this value.
+	Equals any `json:"equals,omitempty"`
 
-	// Above and Below compare numbers.
-	Above *float64 `json:"above,omitempty" doc:"The field is a number above this"`
-	Below *float64 `json:"below,omitempty" doc:"The field is a number below this"`
+	// The field does not have this value.
+	Not any `json:"not,omitempty"`
 
-	// Prefix and Contains search in strings; Contains also searches in arrays.
-	Prefix   string `json:"prefix,omitempty" doc:"The field is a text that begins with this"`
-	Contains any    `json:"contains,omitempty" doc:"The field is a text or a list that contains this"`
+	// The field has one of these values.
+	In []any `json:"in,omitempty"`
 
-	// Exists tests whether the field exists and is not null.
-	Exists *bool `json:"exists,omitempty" doc:"Whether the field exists and is not null"`
+	// The field is a number above this.
+	Above *float64 `json:"above,omitempty"`
+
+	// The field is a number below this.
+	Below *float64 `json:"below,omitempty"`
+
+	// The field is a text that begins with this.
+	Prefix string `json:"prefix,omitempty"`
+
+	// The field is a text or a list that contains this.
+	//
+	// It also searches in arrays.
+	Contains any `json:"contains,omitempty"`
+
+	// Whether the field exists and is not null.
+	Exists *bool `json:"exists,omitempty"`
 }
 
 // Spec is the serializable description of a rule that a thread uses.

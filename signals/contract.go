@@ -241,8 +241,11 @@ func NewPost(id string, m event.NewMessage) Post {
 
 // PostResult is the result of update "post".
 type PostResult struct {
-	EventID string `json:"eventId" doc:"The id of the event: the given one, or a new one"`
-	Status  string `json:"status" enum:"queued,duplicate" doc:"duplicate: the thread already has this id, and nothing was added"`
+	// The id of the event: the given one, or a new one.
+	EventID string `json:"eventId"`
+
+	// duplicate: the thread already has this id, and nothing was added.
+	Status string `json:"status" enum:"queued,duplicate"`
 
 	// Room is the room in the thread's queue, in bytes. A client may send that much by signal, which is not answered, before it
 	// asks again.
@@ -361,13 +364,27 @@ const (
 
 // TurnResult is the result of update "turn".
 type TurnResult struct {
-	EventID string          `json:"eventId" doc:"The event whose turn it is"`
-	Status  TurnStatus      `json:"status,omitempty" doc:"How the turn ended: completed, failed, interrupted, expired, unanswered or unhandled; processed if that is no longer kept"`
-	Message *event.Message  `json:"message,omitempty" doc:"The final message of the turn, if there is one"`
-	Replies []event.Message `json:"replies,omitempty" doc:"The final messages of all agents that took part, if there are several; message is the last of them"`
-	Error   string          `json:"error,omitempty" doc:"Why the turn failed"`
-	Class   string          `json:"class,omitempty" enum:"context_overflow,reply_too_large,rate_limit,server_error,unreachable,refused" doc:"The kind of the failure, if a model call failed and it is known"`
-	Rule    string          `json:"rule,omitempty" doc:"The rule that handled the environment event of the turn"`
+	// The event whose turn it is.
+	EventID string `json:"eventId"`
+
+	// How the turn ended: completed, failed, interrupted, expired, unanswered or unhandled; processed if that is no
+	// longer kept.
+	Status TurnStatus `json:"status,omitempty"`
+
+	// The final message of the turn, if there is one.
+	Message *event.Message `json:"message,omitempty"`
+
+	// The final messages of all agents that took part, if there are several; message is the last of them.
+	Replies []event.Message `json:"replies,omitempty"`
+
+	// Why the turn failed.
+	Error string `json:"error,omitempty"`
+
+	// The kind of the failure, if a model call failed and it is known.
+	Class string `json:"class,omitempty" enum:"context_overflow,reply_too_large,rate_limit,server_error,unreachable,refused"`
+
+	// The rule that handled the environment event of the turn.
+	Rule string `json:"rule,omitempty"`
 
 	// LastRecord is the id of the turn's last record, if that was still to be stored when
 	// the turn ended. Everything of the turn is in the store once this record is.
@@ -495,11 +512,20 @@ const (
 
 // Queue is the result of query "queue".
 type Queue struct {
-	Processing *event.Item  `json:"processing,omitempty" doc:"The event that is being processed, if there is one"`
-	Waiting    []event.Item `json:"waiting,omitempty" doc:"Further events, whose turns wait for people while another event is processed"`
-	Items      []event.Item `json:"items" nullable:"false" doc:"Pending events, in the order in which they will be processed"`
-	Failed     []event.Item `json:"failed" nullable:"false" doc:"Failed events that can be retried, the newest last"`
-	Ended      []event.Item `json:"ended" nullable:"false" doc:"The last 32 ended events, the newest last. The thread keeps no payloads of them; its records have all events"`
+	// The event that is being processed, if there is one.
+	Processing *event.Item `json:"processing,omitempty"`
+
+	// Further events, whose turns wait for people while another event is processed.
+	Waiting []event.Item `json:"waiting,omitempty"`
+
+	// Pending events, in the order in which they will be processed.
+	Items []event.Item `json:"items" nullable:"false"`
+
+	// Failed events that can be retried, the newest last.
+	Failed []event.Item `json:"failed" nullable:"false"`
+
+	// The last 32 ended events, the newest last. The thread keeps no payloads of them; its records have all events.
+	Ended []event.Item `json:"ended" nullable:"false"`
 }
 
 // Find returns the item of an event, if the thread still has it.
@@ -537,19 +563,27 @@ func (q Queue) Next(now time.Time) (event.Item, bool) {
 //   - completed, failed, expired, overwritten: a pending event is never processed; the turn of the
 //     current event is interrupted; a failed event can no longer be retried.
 type SetStatus struct {
-	EventID string           `json:"eventId"`
-	Status  event.ItemStatus `json:"status" enum:"pending,completed,failed,expired,overwritten" doc:"pending processes the event again, or moves it in the queue; the others end it"`
+	EventID string `json:"eventId"`
 
-	// Priority is the new priority of an event that waits or failed. Nil = unchanged.
-	Priority *int `json:"priority,omitempty" doc:"With pending: the new priority of an event that waits or failed. Higher first. Default: unchanged"`
+	// pending processes the event again, or moves it in the queue; the others end it.
+	Status event.ItemStatus `json:"status" enum:"pending,completed,failed,expired,overwritten"`
 
-	// Content is the new text of a message that waits. By must be the message's sender, unless that is
-	// anonymous, and nothing may have been done with the message yet. Empty = unchanged.
-	Content string `json:"content,omitempty" doc:"With pending: the new text of a message that waits. Its sender alone may change it. Default: unchanged"`
+	// With pending: the new priority of an event that waits or failed. Higher first. Default: unchanged.
+	Priority *int `json:"priority,omitempty"`
 
-	// By is required; the HTTP API fills it in.
-	By     string `json:"by" required:"false" doc:"Who does it; it is stored. Default: api"`
-	Reason string `json:"reason,omitempty" maxLength:"1000" doc:"Why, for people: the error of the event"`
+	// With pending: the new text of a message that waits. Its sender alone may change it. Default: unchanged.
+	//
+	// By must be the message's sender, unless that is anonymous, and nothing may have been done with the message yet.
+	// Empty = unchanged.
+	Content string `json:"content,omitempty"`
+
+	// Who does it; it is stored. Default: api.
+	//
+	// It is required; the HTTP API fills it in.
+	By string `json:"by" required:"false"`
+
+	// Why, for people: the error of the event.
+	Reason string `json:"reason,omitempty" maxLength:"1000"`
 }
 
 // SetStatusResult is the result of update "set_status".

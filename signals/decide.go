@@ -30,25 +30,50 @@ const (
 // Decide is a decision on a tool call that waits for approval: the payload of signal and update
 // "decide".
 type Decide struct {
-	ToolCallID string         `json:"toolCallId"`
-	Decision   event.Decision `json:"decision" enum:"approve,deny" doc:"What is decided on the call"`
-	Scope      event.Scope    `json:"scope,omitempty" enum:"once,session,pattern" doc:"How far an approval reaches: this call; the same call again, by the same agent in this thread; or calls that match the pattern. Default: once. A denial is for once"`
-	Reason     string         `json:"reason,omitempty" maxLength:"4096" doc:"Of a denial: the agent is told"`
+	ToolCallID string `json:"toolCallId"`
 
-	// By is required; the HTTP API fills it in.
-	By string `json:"by" required:"false" doc:"Who decides; it is stored. The name of the API key, or without one what the client sends. Default: api"`
+	// What is decided on the call.
+	Decision event.Decision `json:"decision" enum:"approve,deny"`
 
-	Args    json.RawMessage   `json:"args,omitempty" doc:"An object: the arguments that run instead of the call's own. They are checked like those, and stored beside them. With scope once only"`
-	Pattern map[string]string `json:"pattern,omitempty" doc:"With scope pattern: globs by argument name. All other arguments must be equal"`
-	Round   int               `json:"round,omitempty" minimum:"0" doc:"The round of the request, if it has one"`
+	// How far an approval reaches: this call; the same call again, by the same agent in this thread; or calls that
+	// match the pattern. Default: once. A denial is for once.
+	Scope event.Scope `json:"scope,omitempty" enum:"once,session,pattern"`
 
-	// The decision is a mismatch unless the request has these values. None of them changes
+	// Of a denial: the agent is told.
+	Reason string `json:"reason,omitempty" maxLength:"4096"`
+
+	// Who decides; it is stored. The name of the API key, or without one what the client sends. Default: api.
+	//
+	// It is required; the HTTP API fills it in.
+	By string `json:"by" required:"false"`
+
+	// An object: the arguments that run instead of the call's own. They are checked like those, and stored beside them.
+	// With scope once only.
+	Args json.RawMessage `json:"args,omitempty"`
+
+	// With scope pattern: globs by argument name. All other arguments must be equal.
+	Pattern map[string]string `json:"pattern,omitempty"`
+
+	// The round of the request, if it has one.
+	Round int `json:"round,omitempty" minimum:"0"`
+
+	// If given, the call must be this agent's.
+	//
+	// The decision is a mismatch unless the request has it, and the values of the fields below. None of them changes
 	// what runs.
-	Agent            string          `json:"agent,omitempty" doc:"If given, the call must be this agent's"`
-	ToolName         string          `json:"toolName,omitempty" doc:"If given, the call must be of this tool"`
-	ToolArgs         json.RawMessage `json:"toolArgs,omitempty" doc:"If given, the call's arguments must be these: an object, or the text of the request. They never replace them"`
-	WorkingDirectory string          `json:"workingDirectory,omitempty" doc:"If given, the call must work there"`
-	Digest           string          `json:"digest,omitempty" doc:"If given, the request's digest must be this"`
+	Agent string `json:"agent,omitempty"`
+
+	// If given, the call must be of this tool.
+	ToolName string `json:"toolName,omitempty"`
+
+	// If given, the call's arguments must be these: an object, or the text of the request. They never replace them.
+	ToolArgs json.RawMessage `json:"toolArgs,omitempty"`
+
+	// If given, the call must work there.
+	WorkingDirectory string `json:"workingDirectory,omitempty"`
+
+	// If given, the request's digest must be this.
+	Digest string `json:"digest,omitempty"`
 }
 
 // Checked returns the name of the field that must be validated against the call before the decision
@@ -65,8 +90,11 @@ func (d Decide) Checked() string {
 
 // DecideResult is the result of updates "decide", "revoke", "tool_result" and "answer_input".
 type DecideResult struct {
-	Result  DecideOutcome `json:"result" enum:"accepted,already_resolved" doc:"already_resolved if the same was decided before"`
-	Missing int           `json:"missing,omitempty" doc:"How many more have to approve: the call still waits"`
+	// already_resolved if the same was decided before.
+	Result DecideOutcome `json:"result" enum:"accepted,already_resolved"`
+
+	// How many more have to approve: the call still waits.
+	Missing int `json:"missing,omitempty"`
 }
 
 // DecideOutcome is the result of a decision.
@@ -233,12 +261,20 @@ func (r Revoke) Validate() error {
 type ToolResult struct {
 	ToolCallID string `json:"toolCallId"`
 	Output     string `json:"output"`
-	IsError    bool   `json:"isError,omitempty" doc:"The output says why the call failed"`
 
-	// By is required; the HTTP API fills it in.
-	By       string `json:"by" required:"false" doc:"The client or person who ran it; it is stored. Default: api"`
-	Agent    string `json:"agent,omitempty" doc:"If given, the call must be this agent's"`
-	ToolName string `json:"toolName,omitempty" doc:"If given, the call must be of this tool"`
+	// The output says why the call failed.
+	IsError bool `json:"isError,omitempty"`
+
+	// The client or person who ran it; it is stored. Default: api.
+	//
+	// It is required; the HTTP API fills it in.
+	By string `json:"by" required:"false"`
+
+	// If given, the call must be this agent's.
+	Agent string `json:"agent,omitempty"`
+
+	// If given, the call must be of this tool.
+	ToolName string `json:"toolName,omitempty"`
 }
 
 // Validate reports the first invalid field.
@@ -259,12 +295,16 @@ func (r ToolResult) Validate() error {
 type InputAnswers struct {
 	ToolCallID string `json:"toolCallId"`
 
-	// Round is that of the request. 0 = 1.
-	Round   int                          `json:"round,omitempty" minimum:"0" doc:"The round of the request. Default: 1"`
-	Answers map[string]event.InputAnswer `json:"answers" doc:"An answer for each question, by its id"`
+	// The round of the request. Default: 1.
+	Round int `json:"round,omitempty" minimum:"0"`
 
-	// By is required; the HTTP API fills it in.
-	By string `json:"by" required:"false" doc:"Who answers; it is stored. The name of the API key, or without one what the client sends. Default: api"`
+	// An answer for each question, by its id.
+	Answers map[string]event.InputAnswer `json:"answers"`
+
+	// Who answers; it is stored. The name of the API key, or without one what the client sends. Default: api.
+	//
+	// It is required; the HTTP API fills it in.
+	By string `json:"by" required:"false"`
 }
 
 // Bounds of [InputAnswers].
@@ -310,9 +350,14 @@ func sortedIDs(answers map[string]event.InputAnswer) []string {
 
 // Approvals is the result of query "approvals".
 type Approvals struct {
-	Approvals   []event.ApprovalRequest `json:"approvals" nullable:"false" doc:"Calls that wait for a decision"`
-	ClientCalls []event.ClientCall      `json:"clientCalls" nullable:"false" doc:"Calls that wait for a connected client to run them"`
-	Inputs      []event.InputRequest    `json:"inputs" nullable:"false" doc:"Calls that wait for a person's input"`
+	// Calls that wait for a decision.
+	Approvals []event.ApprovalRequest `json:"approvals" nullable:"false"`
+
+	// Calls that wait for a connected client to run them.
+	ClientCalls []event.ClientCall `json:"clientCalls" nullable:"false"`
+
+	// Calls that wait for a person's input.
+	Inputs []event.InputRequest `json:"inputs" nullable:"false"`
 }
 
 // Bounds of a thread's turn limit.

@@ -136,13 +136,26 @@ type EraseFinish struct {
 
 // ErasedCounts counts what belongs to erased threads, by its kind.
 type ErasedCounts struct {
-	Records     int `json:"records" doc:"Records, which include the messages"`
-	ToolLogs    int `json:"toolLogs" doc:"Logs of tool calls"`
-	Extractions int `json:"extractions" doc:"Texts that were queued for the extraction of entities"`
-	Mentions    int `json:"mentions" doc:"Mentions of entities"`
-	Documents   int `json:"documents" doc:"Knowledge documents that were ingested from the threads"`
-	Schedules   int `json:"schedules" doc:"Schedules that posted to the threads"`
-	Runs        int `json:"runs" doc:"Runs of workflows in Temporal: of the threads, their hooks, tasks, schedules and ingestions"`
+	// Records, which include the messages.
+	Records int `json:"records"`
+
+	// Logs of tool calls.
+	ToolLogs int `json:"toolLogs"`
+
+	// Texts that were queued for the extraction of entities.
+	Extractions int `json:"extractions"`
+
+	// Mentions of entities.
+	Mentions int `json:"mentions"`
+
+	// Knowledge documents that were ingested from the threads.
+	Documents int `json:"documents"`
+
+	// Schedules that posted to the threads.
+	Schedules int `json:"schedules"`
+
+	// Runs of workflows in Temporal: of the threads, their hooks, tasks, schedules and ingestions.
+	Runs int `json:"runs"`
 }
 
 // Add returns the sums of two counts.
@@ -155,28 +168,50 @@ func (c ErasedCounts) Add(d ErasedCounts) ErasedCounts {
 
 // Erasure is the receipt of an erasure. It contains nothing that was said.
 type Erasure struct {
-	Namespace string   `json:"namespace" doc:"The namespace of the threads"`
-	ThreadID  string   `json:"threadId" doc:"The thread that was to be erased"`
-	Threads   []string `json:"threads" nullable:"false" doc:"The threads that were erased: the thread, and those of its sub-agents"`
+	// The namespace of the threads.
+	Namespace string `json:"namespace"`
 
-	By          string    `json:"by,omitempty" doc:"Who asked for it"`
-	RequestedAt time.Time `json:"requestedAt,omitzero" doc:"When; left out while the erasure goes on"`
-	FinishedAt  time.Time `json:"finishedAt,omitzero" doc:"When the second look had found nothing; left out while the erasure goes on"`
+	// The thread that was to be erased.
+	ThreadID string `json:"threadId"`
 
-	Erased ErasedCounts `json:"erased" doc:"What was found and deleted"`
-	Left   ErasedCounts `json:"left" doc:"What the second look has found. Nothing, unless something failed"`
+	// The threads that were erased: the thread, and those of its sub-agents.
+	Threads []string `json:"threads" nullable:"false"`
 
-	// Remains are the kinds of places that an erasure does not reach, each with its reason.
-	Remains []ErasureRemain `json:"remains" nullable:"false" doc:"What the erasure does not reach, and why"`
+	// Who asked for it.
+	By string `json:"by,omitempty"`
 
-	Run string `json:"run" doc:"The run of the workflow that has erased it last"`
+	// When; left out while the erasure goes on.
+	RequestedAt time.Time `json:"requestedAt,omitzero"`
 
-	Late   int       `json:"late,omitempty" doc:"How often the thread was started again since, and erased again"`
-	LateAt time.Time `json:"lateAt,omitzero" doc:"When that happened last"`
+	// When the second look had found nothing; left out while the erasure goes on.
+	FinishedAt time.Time `json:"finishedAt,omitzero"`
+
+	// What was found and deleted.
+	Erased ErasedCounts `json:"erased"`
+
+	// What the second look has found. Nothing, unless something failed.
+	Left ErasedCounts `json:"left"`
+
+	// What the erasure does not reach, and why.
+	//
+	// The keys are kinds of places, the values reasons.
+	Remains []ErasureRemain `json:"remains" nullable:"false"`
+
+	// The run of the workflow that has erased it last.
+	Run string `json:"run"`
+
+	// How often the thread was started again since, and erased again.
+	Late int `json:"late,omitempty"`
+
+	// When that happened last.
+	LateAt time.Time `json:"lateAt,omitzero"`
 }
 
 // ErasureRemain is a place that an erasure does not reach.
 type ErasureRemain struct {
-	What string `json:"what" doc:"The place"`
-	Why  string `json:"why" doc:"Why the erasure does not reach it, and when it is gone"`
+	// The place.
+	What string `json:"what"`
+
+	// Why the erasure does not reach it, and when it is gone.
+	Why string `json:"why"`
 }

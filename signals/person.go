@@ -130,11 +130,20 @@ type PersonFinish struct {
 
 // PersonCounts counts what was of a person.
 type PersonCounts struct {
-	Records   int `json:"records" doc:"Records that were replaced in threads that others share"`
-	ToolLogs  int `json:"toolLogs" doc:"Logs of tool calls that were replaced there"`
-	Runs      int `json:"runs" doc:"Runs of workflows that were deleted in Temporal"`
-	Entities  int `json:"entities" doc:"Entities that were deleted"`
-	Schedules int `json:"schedules" doc:"Schedules that posted as the person, which were deleted"`
+	// Records that were replaced in threads that others share.
+	Records int `json:"records"`
+
+	// Logs of tool calls that were replaced there.
+	ToolLogs int `json:"toolLogs"`
+
+	// Runs of workflows that were deleted in Temporal.
+	Runs int `json:"runs"`
+
+	// Entities that were deleted.
+	Entities int `json:"entities"`
+
+	// Schedules that posted as the person, which were deleted.
+	Schedules int `json:"schedules"`
 }
 
 // Add returns the sums of two counts.
@@ -144,26 +153,45 @@ func (c PersonCounts) Add(d PersonCounts) PersonCounts {
 
 // PersonErasure is the receipt of the erasure of a person. It does not name the person.
 type PersonErasure struct {
-	ID        string `json:"id" doc:"The id of the erasure"`
-	Namespace string `json:"namespace" doc:"The namespace of the threads"`
-	Pseudonym string `json:"pseudonym" doc:"The name that has replaced that of the person"`
+	// The id of the erasure.
+	ID string `json:"id"`
 
-	By          string    `json:"by,omitempty" doc:"Who asked for it"`
-	RequestedAt time.Time `json:"requestedAt" doc:"When"`
-	FinishedAt  time.Time `json:"finishedAt,omitzero" doc:"When a look at all threads had found nothing; left out while the erasure goes on"`
+	// The namespace of the threads.
+	Namespace string `json:"namespace"`
 
-	Erased []string `json:"erased" nullable:"false" doc:"The threads in which nobody else wrote or decided, which were erased: each has a receipt of its own"`
-	Forgot []string `json:"forgot" nullable:"false" doc:"The threads in which the person was replaced"`
+	// The name that has replaced that of the person.
+	Pseudonym string `json:"pseudonym"`
 
-	Counts PersonCounts `json:"counts" doc:"What was found and replaced, or deleted"`
+	// Who asked for it.
+	By string `json:"by,omitempty"`
 
-	// Remains are the kinds of places that an erasure does not reach, each with its reason.
-	Remains []ErasureRemain `json:"remains" nullable:"false" doc:"What the erasure does not reach, and why"`
+	// When.
+	RequestedAt time.Time `json:"requestedAt"`
 
-	Run string `json:"run" doc:"The run of the workflow that has erased the person"`
+	// When a look at all threads had found nothing; left out while the erasure goes on.
+	FinishedAt time.Time `json:"finishedAt,omitzero"`
 
-	// Waiting are threads that an erasure in progress comes back to, at most [MaxPersonWaits].
-	Waiting []PersonWait `json:"waiting,omitempty" doc:"Of an erasure in progress: the threads that it could not finish yet, and comes back to; at most 100"`
+	// The threads in which nobody else wrote or decided, which were erased: each has a receipt of its own.
+	Erased []string `json:"erased" nullable:"false"`
+
+	// The threads in which the person was replaced.
+	Forgot []string `json:"forgot" nullable:"false"`
+
+	// What was found and replaced, or deleted.
+	Counts PersonCounts `json:"counts"`
+
+	// What the erasure does not reach, and why.
+	//
+	// The keys are kinds of places, the values reasons.
+	Remains []ErasureRemain `json:"remains" nullable:"false"`
+
+	// The run of the workflow that has erased the person.
+	Run string `json:"run"`
+
+	// Of an erasure in progress: the threads that it could not finish yet, and comes back to; at most 100.
+	//
+	// The limit is [MaxPersonWaits].
+	Waiting []PersonWait `json:"waiting,omitempty"`
 }
 
 // MaxPersonWaits bounds the threads of which an erasure in progress tells why it waits for them.
@@ -171,7 +199,12 @@ const MaxPersonWaits = 100
 
 // PersonWait is a thread that the erasure of a person waits for. The other threads are erased meanwhile.
 type PersonWait struct {
-	ThreadID string    `json:"threadId" doc:"The thread"`
-	Why      string    `json:"why" doc:"What is left there, and what ends it"`
-	Since    time.Time `json:"since" doc:"Since when"`
+	// The thread.
+	ThreadID string `json:"threadId"`
+
+	// What is left there, and what ends it.
+	Why string `json:"why"`
+
+	// Since when.
+	Since time.Time `json:"since"`
 }

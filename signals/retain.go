@@ -95,12 +95,24 @@ type RetainCheck struct {
 
 // Retained is the receipt of a pass of retention. It contains nothing that was said.
 type Retained struct {
-	StartedAt  time.Time `json:"startedAt,omitzero" doc:"When the pass began"`
-	FinishedAt time.Time `json:"finishedAt,omitzero" doc:"When it had found nothing more"`
+	// When the pass began.
+	StartedAt time.Time `json:"startedAt,omitzero"`
 
-	Closed   int          `json:"closed" doc:"Idle threads that were closed"`
-	Erased   int          `json:"erased" doc:"Closed threads that were erased; each has its own receipt"`
-	Contents ErasedCounts `json:"contents" doc:"What belonged to the erased threads"`
-	ToolLogs int          `json:"toolLogs" doc:"Logs of tool calls that were deleted from other threads"`
-	Failed   int          `json:"failed,omitempty" doc:"Threads that could not be closed, or erased in time; the next pass tries again"`
+	// When it had found nothing more.
+	FinishedAt time.Time `json:"finishedAt,omitzero"`
+
+	// Idle threads that were closed.
+	Closed int `json:"closed"`
+
+	// Closed threads that were erased; each has its own receipt.
+	Erased int `json:"erased"`
+
+	// What belonged to the erased threads.
+	Contents ErasedCounts `json:"contents"`
+
+	// Logs of tool calls that were deleted from other threads.
+	ToolLogs int `json:"toolLogs"`
+
+	// Threads that could not be closed, or erased in time; the next pass tries again.
+	Failed int `json:"failed,omitempty"`
 }

@@ -26,28 +26,62 @@ const (
 // see
 // [ScheduleID].
 type Schedule struct {
-	ID        string    `json:"id,omitempty" maxLength:"128" doc:"1 to 128 letters, digits and . _ : @ -, beginning with a letter or digit; unique in the namespace. Default: a new ULID"`
-	ThreadID  string    `json:"threadId" maxLength:"128" doc:"The thread to which it posts"`
-	Cron      []string  `json:"cron,omitempty" maxItems:"20" example:"[\"0 8 * * 1-5\"]" doc:"Expressions of five fields (minute, hour, day of month, month, day of week), or @hourly, @daily, @weekly, @monthly, @yearly. Where both days are restricted, both must match. At least one of cron and every is required; with both, the times of both count"`
-	Every     Duration  `json:"every,omitempty" pattern:"^(0?|[+-]?([0-9.]+(ns|us|µs|ms|s|m|h))+)$" patternDescription:"a duration such as 90s, 15m or 1h30m" example:"15m" doc:"An interval of whole seconds, counted from 1970 (UTC) and not from the creation"`
-	Offset    Duration  `json:"offset,omitempty" pattern:"^(0?|[+-]?([0-9.]+(ns|us|µs|ms|s|m|h))+)$" patternDescription:"a duration such as 90s, 15m or 1h30m" example:"5m" doc:"Shifts the interval; less than every"`
-	Timezone  string    `json:"timezone,omitempty" example:"Europe/Berlin" doc:"Time zone of cron, an IANA name. Default: UTC"`
-	Jitter    Duration  `json:"jitter,omitempty" pattern:"^(0?|[+-]?([0-9.]+(ns|us|µs|ms|s|m|h))+)$" patternDescription:"a duration such as 90s, 15m or 1h30m" example:"30s" doc:"Delays each run by a random time up to this, at most 24h and never beyond the next run. Default: none"`
-	StartAt   time.Time `json:"startAt,omitzero" doc:"No run is before this"`
-	EndAt     time.Time `json:"endAt,omitzero" doc:"No run is after this"`
-	Remaining int       `json:"remaining,omitempty" minimum:"0" doc:"Number of remaining runs, manual runs not counted. Default: 0, no limit"`
-	Missed    Missed    `json:"missed,omitempty" enum:"skip,once,all" doc:"What to make up for after an outage: nothing that is more than a minute late, one run, or all. Default: once"`
+	// 1 to 128 letters, digits and . _ : @ -, beginning with a letter or digit; unique in the namespace. Default: a new
+	// ULID.
+	ID string `json:"id,omitempty" maxLength:"128"`
+
+	// The thread to which it posts.
+	ThreadID string `json:"threadId" maxLength:"128"`
+
+	// Expressions of five fields (minute, hour, day of month, month, day of week), or @hourly, @daily, @weekly,
+	// @monthly, @yearly. Where both days are restricted, both must match. At least one of cron and every is required;
+	// with both, the times of both count.
+	Cron []string `json:"cron,omitempty" maxItems:"20" example:"[\"0 8 * * 1-5\"]"`
+
+	// An interval of whole seconds, counted from 1970 (UTC) and not from the creation.
+	Every Duration `json:"every,omitempty" pattern:"^(0?|[+-]?([0-9.]+(ns|us|µs|ms|s|m|h))+)$" patternDescription:"a duration such as 90s, 15m or 1h30m" example:"15m"`
+
+	// Shifts the interval; less than every.
+	Offset Duration `json:"offset,omitempty" pattern:"^(0?|[+-]?([0-9.]+(ns|us|µs|ms|s|m|h))+)$" patternDescription:"a duration such as 90s, 15m or 1h30m" example:"5m"`
+
+	// Time zone of cron, an IANA name. Default: UTC.
+	Timezone string `json:"timezone,omitempty" example:"Europe/Berlin"`
+
+	// Delays each run by a random time up to this, at most 24h and never beyond the next run. Default: none.
+	Jitter Duration `json:"jitter,omitempty" pattern:"^(0?|[+-]?([0-9.]+(ns|us|µs|ms|s|m|h))+)$" patternDescription:"a duration such as 90s, 15m or 1h30m" example:"30s"`
+
+	// No run is before this.
+	StartAt time.Time `json:"startAt,omitzero"`
+
+	// No run is after this.
+	EndAt time.Time `json:"endAt,omitzero"`
+
+	// Number of remaining runs, manual runs not counted. Default: 0, no limit.
+	Remaining int `json:"remaining,omitempty" minimum:"0"`
+
+	// What to make up for after an outage: nothing that is more than a minute late, one run, or all. Default: once.
+	Missed Missed `json:"missed,omitempty" enum:"skip,once,all"`
 
 	// Exactly one of Event and Message is posted. The run gives the event its id and its
 	// timestamp. A message needs its content only; its default sender is the user "schedule".
 	Event   *event.EnvEvent   `json:"event,omitempty"`
 	Message *event.NewMessage `json:"message,omitempty"`
 
-	Open   bool     `json:"open,omitempty" doc:"Open the thread if it does not exist"`
-	Agents []string `json:"agents,omitempty" maxItems:"100" doc:"The agents of a thread that it opens. Default: the default agent"`
-	Title  string   `json:"title,omitempty" maxLength:"400" doc:"The title of a thread that it opens, at most 400 bytes. Default: one is generated, if the server generates titles"`
-	Paused bool     `json:"paused,omitempty" doc:"Run only by hand. Missed times are not made up for"`
-	Note   string   `json:"note,omitempty" maxLength:"1000" doc:"For people"`
+	// Open the thread if it does not exist.
+	Open bool `json:"open,omitempty"`
+
+	// The agents of a thread that it opens. Default: the default agent.
+	Agents []string `json:"agents,omitempty" maxItems:"100"`
+
+	// The title of a thread that it opens, at most 400 bytes. Default: one is generated, if the server generates
+	// titles.
+	Title string `json:"title,omitempty" maxLength:"400"`
+
+	// Run only by hand. Missed times are not made up for.
+	Paused bool `json:"paused,omitempty"`
+
+	// For people.
+	Note string `json:"note,omitempty" maxLength:"1000"`
 }
 
 // Missed says which runs a schedule makes up for after an outage.
@@ -78,26 +112,57 @@ const (
 // ScheduleView is a schedule with its state. Paused, Note and Remaining are current.
 type ScheduleView struct {
 	Schedule
-	Next           []time.Time   `json:"next" nullable:"false" doc:"The next times, at most ten; of a paused schedule, as if it were not"`
-	Done           bool          `json:"done,omitempty" doc:"No times or runs remain. Temporal deletes such a schedule after a week"`
-	Recent         []ScheduleRun `json:"recent" nullable:"false" doc:"The last runs, at most ten, the newest last"`
-	Failing        *ScheduleRun  `json:"failing,omitempty" doc:"The last run that has ended, if it failed"`
-	Runs           int           `json:"runs" doc:"Number of runs that began"`
-	LateRuns       int           `json:"lateRuns,omitempty" doc:"Number of runs skipped because they would have been too late"`
-	OverlappedRuns int           `json:"overlappedRuns,omitempty" doc:"Number of runs skipped because another was still in progress"`
-	CreatedAt      time.Time     `json:"createdAt,omitzero" doc:"When the schedule was created"`
-	UpdatedAt      time.Time     `json:"updatedAt,omitzero" doc:"When it was changed last"`
+
+	// The next times, at most ten; of a paused schedule, as if it were not.
+	Next []time.Time `json:"next" nullable:"false"`
+
+	// No times or runs remain. Temporal deletes such a schedule after a week.
+	Done bool `json:"done,omitempty"`
+
+	// The last runs, at most ten, the newest last.
+	Recent []ScheduleRun `json:"recent" nullable:"false"`
+
+	// The last run that has ended, if it failed.
+	Failing *ScheduleRun `json:"failing,omitempty"`
+
+	// Number of runs that began.
+	Runs int `json:"runs"`
+
+	// Number of runs skipped because they would have been too late.
+	LateRuns int `json:"lateRuns,omitempty"`
+
+	// Number of runs skipped because another was still in progress.
+	OverlappedRuns int `json:"overlappedRuns,omitempty"`
+
+	// When the schedule was created.
+	CreatedAt time.Time `json:"createdAt,omitzero"`
+
+	// When it was changed last.
+	UpdatedAt time.Time `json:"updatedAt,omitzero"`
 }
 
 // ScheduleRun is a run of a schedule.
 type ScheduleRun struct {
-	ScheduledAt time.Time `json:"scheduledAt" doc:"Its time, without jitter, or when it was started by hand"`
-	StartedAt   time.Time `json:"startedAt" doc:"When the run started"`
-	EventID     string    `json:"eventId" doc:"The id of the event or message that it posts"`
-	WorkflowID  string    `json:"workflowId" doc:"The workflow of the run"`
-	RunID       string    `json:"runId" doc:"The run of the workflow"`
-	Status      string    `json:"status,omitempty" enum:"running,completed,failed,timed_out,canceled,terminated" doc:"Left out in lists, and once Temporal has deleted the run"`
-	Error       string    `json:"error,omitempty" doc:"Why it failed"`
+	// Its time, without jitter, or when it was started by hand.
+	ScheduledAt time.Time `json:"scheduledAt"`
+
+	// When the run started.
+	StartedAt time.Time `json:"startedAt"`
+
+	// The id of the event or message that it posts.
+	EventID string `json:"eventId"`
+
+	// The workflow of the run.
+	WorkflowID string `json:"workflowId"`
+
+	// The run of the workflow.
+	RunID string `json:"runId"`
+
+	// Left out in lists, and once Temporal has deleted the run.
+	Status string `json:"status,omitempty" enum:"running,completed,failed,timed_out,canceled,terminated"`
+
+	// Why it failed.
+	Error string `json:"error,omitempty"`
 }
 
 // ScheduleID returns the id of the Temporal Schedule.

@@ -50,16 +50,25 @@ func TaskWorkflowID(namespace, taskID string) string { return "task/" + namespac
 // CompleteTask completes a background task from outside: the payload of signal and update
 // "complete_task". If Error is set, the task fails.
 type CompleteTask struct {
-	TaskID string          `json:"taskId"`
-	Result json.RawMessage `json:"result,omitempty" doc:"Any JSON, at most 256 KiB; null is none"`
-	Error  string          `json:"error,omitempty" maxLength:"16384" doc:"Why it failed, at most 16 KiB. Cannot be combined with a result"`
-	By     string          `json:"by,omitempty" doc:"Who or what completes it; it is stored. Default: api"`
+	TaskID string `json:"taskId"`
+
+	// Any JSON, at most 256 KiB; null is none.
+	Result json.RawMessage `json:"result,omitempty"`
+
+	// Why it failed, at most 16 KiB. Cannot be combined with a result.
+	Error string `json:"error,omitempty" maxLength:"16384"`
+
+	// Who or what completes it; it is stored. Default: api.
+	By string `json:"by,omitempty"`
 }
 
 // CompleteTaskResult is the result of updates "complete_task" and "cancel_task".
 type CompleteTaskResult struct {
-	Result TaskOutcome `json:"result" enum:"accepted,already_ended" doc:"already_ended if the task had ended in the same way before"`
-	Task   event.Task  `json:"task" doc:"The task after the request"`
+	// already_ended if the task had ended in the same way before.
+	Result TaskOutcome `json:"result" enum:"accepted,already_ended"`
+
+	// The task after the request.
+	Task event.Task `json:"task"`
 }
 
 // TaskOutcome is the result of completing or cancelling a task.
@@ -81,14 +90,19 @@ const (
 type CancelTask struct {
 	TaskID string `json:"taskId"`
 
-	// By is required; the HTTP API fills it in.
-	By     string `json:"by" required:"false" doc:"Who cancels it; it is stored. Required where the server does not authenticate requests"`
-	Reason string `json:"reason,omitempty" maxLength:"4096" doc:"Why, for people"`
+	// Who cancels it; it is stored. Required where the server does not authenticate requests.
+	//
+	// It is required; the HTTP API fills it in.
+	By string `json:"by" required:"false"`
+
+	// Why, for people.
+	Reason string `json:"reason,omitempty" maxLength:"4096"`
 }
 
 // Tasks is the result of query "tasks".
 type Tasks struct {
-	Tasks []event.Task `json:"tasks" nullable:"false" doc:"The last 50 that have ended, then those that run; the newest last"`
+	// The last 50 that have ended, then those that run; the newest last.
+	Tasks []event.Task `json:"tasks" nullable:"false"`
 }
 
 // MaxTaskError is the maximum length of a task's error, in bytes.

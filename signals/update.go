@@ -20,13 +20,26 @@ const (
 // ThreadChange changes a thread: the payload of update "update_thread". Empty fields leave the
 // thread unchanged.
 type ThreadChange struct {
-	Title        string          `json:"title,omitempty" maxLength:"400" doc:"A new title"`
-	Agents       []string        `json:"agents,omitempty" maxItems:"100" doc:"The thread's agents from the next turn on. They replace all current ones"`
-	AddAgents    []string        `json:"addAgents,omitempty" maxItems:"100" doc:"Agents to add. Cannot be combined with agents"`
-	RemoveAgents []string        `json:"removeAgents,omitempty" maxItems:"100" doc:"Agents to remove, except the last one. Cannot be combined with agents"`
-	TurnLimit    int             `json:"turnLimit,omitempty" minimum:"1" maximum:"1000" doc:"How many model calls an agent may make until the next user message or environment event"`
-	Metadata     json.RawMessage `json:"metadata,omitempty" doc:"A JSON object that replaces the thread's own"`
-	By           string          `json:"by,omitempty" doc:"Who changes it"`
+	// A new title.
+	Title string `json:"title,omitempty" maxLength:"400"`
+
+	// The thread's agents from the next turn on. They replace all current ones.
+	Agents []string `json:"agents,omitempty" maxItems:"100"`
+
+	// Agents to add. Cannot be combined with agents.
+	AddAgents []string `json:"addAgents,omitempty" maxItems:"100"`
+
+	// Agents to remove, except the last one. Cannot be combined with agents.
+	RemoveAgents []string `json:"removeAgents,omitempty" maxItems:"100"`
+
+	// How many model calls an agent may make until the next user message or environment event.
+	TurnLimit int `json:"turnLimit,omitempty" minimum:"1" maximum:"1000"`
+
+	// A JSON object that replaces the thread's own.
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+
+	// Who changes it.
+	By string `json:"by,omitempty"`
 }
 
 // Validate reports the first invalid field.

@@ -84,12 +84,23 @@ type AgentVersion struct {
 // AgentChange is an entry in a namespace's log of agent changes. Seq is per namespace, from 1,
 // without gaps, in commit order: a reader that has seen n never finds a late n-1.
 type AgentChange struct {
-	Seq     int64           `json:"seq" doc:"From 1, without gaps, in order"`
-	Type    AgentChangeType `json:"type" enum:"agent.created,agent.updated,agent.deleted" doc:"What happened to the agent"`
-	Name    string          `json:"name" doc:"The name of the agent"`
-	Version int             `json:"version" doc:"The version that the change made"`
-	By      string          `json:"by,omitempty" doc:"Who changed it"`
-	At      time.Time       `json:"at" doc:"When"`
+	// From 1, without gaps, in order.
+	Seq int64 `json:"seq"`
+
+	// What happened to the agent.
+	Type AgentChangeType `json:"type" enum:"agent.created,agent.updated,agent.deleted"`
+
+	// The name of the agent.
+	Name string `json:"name"`
+
+	// The version that the change made.
+	Version int `json:"version"`
+
+	// Who changed it.
+	By string `json:"by,omitempty"`
+
+	// When.
+	At time.Time `json:"at"`
 }
 
 // AgentChangeType is the type of a change of an agent.

@@ -38,21 +38,41 @@ type APIKeys interface {
 
 // APIKey is an API key as it is stored. Its JSON form leaves out the hashes.
 type APIKey struct {
-	ID        string   `json:"id,omitempty" doc:"The public part of the key. A configured key has none"`
-	Name      string   `json:"name" doc:"The name of the principal: sender and by of the requests that carry the key"`
-	Namespace string   `json:"namespace,omitempty" doc:"The only namespace in which the key is valid. Left out: any"`
-	Roles     []string `json:"roles" nullable:"false" enum:"read,post,approve,operate,send-as,admin" doc:"What requests with the key may do"`
+	// The public part of the key. A configured key has none.
+	ID string `json:"id,omitempty"`
+
+	// The name of the principal: sender and by of the requests that carry the key.
+	Name string `json:"name"`
+
+	// The only namespace in which the key is valid. Left out: any.
+	Namespace string `json:"namespace,omitempty"`
+
+	// What requests with the key may do.
+	Roles []string `json:"roles" nullable:"false" enum:"read,post,approve,operate,send-as,admin"`
 
 	// Hash is that of the whole key. PreviousHash is that of the key before the last rotation,
 	// which is valid until PreviousUntil.
 	Hash         string `json:"-"`
 	PreviousHash string `json:"-"`
 
-	CreatedAt     time.Time `json:"createdAt,omitzero" doc:"When the key was created"`
-	CreatedBy     string    `json:"createdBy,omitempty" doc:"Who created it"`
-	ExpiresAt     time.Time `json:"expiresAt,omitzero" doc:"Left out: never"`
-	RotatedAt     time.Time `json:"rotatedAt,omitzero" doc:"When its secret was replaced last"`
-	PreviousUntil time.Time `json:"previousUntil,omitzero" doc:"Until when the key before the last rotation is valid"`
-	RevokedAt     time.Time `json:"revokedAt,omitzero" doc:"When it was revoked"`
-	RevokedBy     string    `json:"revokedBy,omitempty" doc:"Who revoked it"`
+	// When the key was created.
+	CreatedAt time.Time `json:"createdAt,omitzero"`
+
+	// Who created it.
+	CreatedBy string `json:"createdBy,omitempty"`
+
+	// Left out: never.
+	ExpiresAt time.Time `json:"expiresAt,omitzero"`
+
+	// When its secret was replaced last.
+	RotatedAt time.Time `json:"rotatedAt,omitzero"`
+
+	// Until when the key before the last rotation is valid.
+	PreviousUntil time.Time `json:"previousUntil,omitzero"`
+
+	// When it was revoked.
+	RevokedAt time.Time `json:"revokedAt,omitzero"`
+
+	// Who revoked it.
+	RevokedBy string `json:"revokedBy,omitempty"`
 }

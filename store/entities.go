@@ -129,19 +129,33 @@ type EntityVector struct {
 
 // Entity is a person or a thing, with what was merged into it.
 type Entity struct {
-	ID   string `json:"id" doc:"The id of the entity"`
-	Name string `json:"name" doc:"Its name"`
-	Type string `json:"type" doc:"What it is, such as person or organization"`
+	// The id of the entity.
+	ID string `json:"id"`
 
-	// Descriptions are what texts say about it, the oldest first; each once, the newest [MaxDescriptions].
-	Descriptions []string `json:"descriptions" nullable:"false" doc:"What messages say about it, the oldest first"`
+	// Its name.
+	Name string `json:"name"`
 
-	// Aliases are the names of what was merged into it that differ from its own; each once, the oldest entities' first.
-	Aliases []string `json:"aliases" nullable:"false" doc:"The other names of what was merged into it"`
+	// What it is, such as person or organization.
+	Type string `json:"type"`
 
-	Mentions    int       `json:"mentions" doc:"How often it was mentioned"`
-	CreatedAt   time.Time `json:"createdAt,omitzero" doc:"When it was found"`
-	MentionedAt time.Time `json:"mentionedAt,omitzero" doc:"When it was mentioned last"`
+	// What messages say about it, the oldest first.
+	//
+	// Each is there once; the newest [MaxDescriptions] are kept.
+	Descriptions []string `json:"descriptions" nullable:"false"`
+
+	// The other names of what was merged into it.
+	//
+	// Those that differ from its own, each once, the oldest entities' first.
+	Aliases []string `json:"aliases" nullable:"false"`
+
+	// How often it was mentioned.
+	Mentions int `json:"mentions"`
+
+	// When it was found.
+	CreatedAt time.Time `json:"createdAt,omitzero"`
+
+	// When it was mentioned last.
+	MentionedAt time.Time `json:"mentionedAt,omitzero"`
 }
 
 // EntityPage selects roots.
@@ -172,15 +186,28 @@ type SimilarEntity struct {
 
 // Mention says that a text mentions an entity. An entity has one for each source of a thread.
 type Mention struct {
-	EntityID   string `json:"entity" doc:"The id of the entity, which may have been merged into another one"`
-	Name       string `json:"name" doc:"The name by which it was mentioned"`
-	ThreadID   string `json:"thread" doc:"The thread"`
-	SourceType string `json:"sourceType" doc:"What mentions it, such as message"`
-	SourceID   string `json:"sourceId" doc:"The id of the message"`
+	// The id of the entity, which may have been merged into another one.
+	EntityID string `json:"entity"`
 
-	// Text is the sentence that mentions it, or its beginning.
-	Text string    `json:"text,omitempty" doc:"The sentence that mentions it"`
-	At   time.Time `json:"at" doc:"When"`
+	// The name by which it was mentioned.
+	Name string `json:"name"`
+
+	// The thread.
+	ThreadID string `json:"thread"`
+
+	// What mentions it, such as message.
+	SourceType string `json:"sourceType"`
+
+	// The id of the message.
+	SourceID string `json:"sourceId"`
+
+	// The sentence that mentions it.
+	//
+	// A long sentence is cut after its beginning.
+	Text string `json:"text,omitempty"`
+
+	// When.
+	At time.Time `json:"at"`
 }
 
 // MentionPage selects mentions.
@@ -196,14 +223,28 @@ type MentionPage struct {
 
 // Relation relates two entities.
 type Relation struct {
-	// From and To are the ids of entities. In results they are those of roots, with their names.
-	From     string    `json:"from" doc:"The id of an entity"`
-	FromName string    `json:"fromName,omitempty" doc:"Its name"`
-	To       string    `json:"to" doc:"The id of another entity"`
-	ToName   string    `json:"toName,omitempty" doc:"Its name"`
-	Type     string    `json:"type" doc:"How they are related, such as related_to"`
-	Reason   string    `json:"reason,omitempty" doc:"Why"`
-	At       time.Time `json:"at" doc:"Since when"`
+	// The id of an entity.
+	//
+	// In results, From and To are the ids of roots, with their names.
+	From string `json:"from"`
+
+	// Its name.
+	FromName string `json:"fromName,omitempty"`
+
+	// The id of another entity.
+	To string `json:"to"`
+
+	// Its name.
+	ToName string `json:"toName,omitempty"`
+
+	// How they are related, such as related_to.
+	Type string `json:"type"`
+
+	// Why.
+	Reason string `json:"reason,omitempty"`
+
+	// Since when.
+	At time.Time `json:"at"`
 }
 
 // RelatedTo is the type of the relation of two entities that a model keeps apart although their names are similar.
@@ -211,19 +252,39 @@ const RelatedTo = "related_to"
 
 // EntityMerge is a merge of an entity into another one.
 type EntityMerge struct {
-	ID       string `json:"id" doc:"The id of the merge"`
-	From     string `json:"from" doc:"The id of the entity that was merged"`
-	FromName string `json:"fromName,omitempty" doc:"Its name"`
-	Into     string `json:"into" doc:"The id of the entity that it was merged into"`
-	IntoName string `json:"intoName,omitempty" doc:"Its name"`
+	// The id of the merge.
+	ID string `json:"id"`
 
-	// Similarity of their names, 0 if a person merged them. By is "threshold", the model, or the person who decided it.
-	Similarity float64   `json:"similarity,omitempty" doc:"How similar their names are"`
-	By         string    `json:"by" doc:"Who decided it: threshold, a model, or a person"`
-	At         time.Time `json:"at" doc:"When"`
+	// The id of the entity that was merged.
+	From string `json:"from"`
 
-	UndoneBy string    `json:"undoneBy,omitempty" doc:"Who undid it"`
-	UndoneAt time.Time `json:"undoneAt,omitzero" doc:"When it was undone"`
+	// Its name.
+	FromName string `json:"fromName,omitempty"`
+
+	// The id of the entity that it was merged into.
+	Into string `json:"into"`
+
+	// Its name.
+	IntoName string `json:"intoName,omitempty"`
+
+	// How similar their names are.
+	//
+	// 0 if a person merged them.
+	Similarity float64 `json:"similarity,omitempty"`
+
+	// Who decided it: threshold, a model, or a person.
+	//
+	// It is "threshold", the model, or the person.
+	By string `json:"by"`
+
+	// When.
+	At time.Time `json:"at"`
+
+	// Who undid it.
+	UndoneBy string `json:"undoneBy,omitempty"`
+
+	// When it was undone.
+	UndoneAt time.Time `json:"undoneAt,omitzero"`
 }
 
 // Limits of [Entities].

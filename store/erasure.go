@@ -71,11 +71,20 @@ type Erasures interface {
 
 // ThreadContents counts what a store has of a thread.
 type ThreadContents struct {
-	Records     int `json:"records" doc:"Records, which include the messages"`
-	ToolLogs    int `json:"toolLogs" doc:"Logs of tool calls"`
-	Extractions int `json:"extractions" doc:"Texts that are queued for the extraction of entities"`
-	Mentions    int `json:"mentions" doc:"Mentions of entities"`
-	Documents   int `json:"documents" doc:"Knowledge documents that were ingested from the thread"`
+	// Records, which include the messages.
+	Records int `json:"records"`
+
+	// Logs of tool calls.
+	ToolLogs int `json:"toolLogs"`
+
+	// Texts that are queued for the extraction of entities.
+	Extractions int `json:"extractions"`
+
+	// Mentions of entities.
+	Mentions int `json:"mentions"`
+
+	// Knowledge documents that were ingested from the thread.
+	Documents int `json:"documents"`
 }
 
 // Add returns the sums of two counts.

@@ -107,37 +107,63 @@ const (
 
 // KnowledgeDocument is a document that agents search.
 type KnowledgeDocument struct {
-	// ID is derived from Collection and Source: see [KnowledgeID].
-	ID string `json:"id" doc:"The id of the document, which follows from its collection and source"`
+	// The id of the document, which follows from its collection and source.
+	//
+	// See [KnowledgeID].
+	ID string `json:"id"`
 
-	// Collection groups documents of a namespace, so that agents can search some of them.
-	Collection string `json:"collection" doc:"The collection that it belongs to"`
+	// The collection that it belongs to.
+	//
+	// Collections group the documents of a namespace, so that agents can search some of them.
+	Collection string `json:"collection"`
 
-	// Source is a URL or the path of a file. A collection has one document for each source.
-	Source string `json:"source" doc:"Its URL, or the path of its file"`
-	Title  string `json:"title,omitempty" doc:"Its title"`
+	// Its URL, or the path of its file.
+	//
+	// A collection has one document for each source.
+	Source string `json:"source"`
 
-	Metadata json.RawMessage `json:"metadata,omitempty" doc:"What else is known about it, an object"`
+	// Its title.
+	Title string `json:"title,omitempty"`
 
-	Status   KnowledgeStatus `json:"status" enum:"processing,indexed,failed" doc:"Of the newest revision"`
-	Error    string          `json:"error,omitempty" doc:"Why the newest revision failed"`
-	Revision int             `json:"revision" doc:"The number of the newest revision, from 1"`
+	// What else is known about it, an object.
+	Metadata json.RawMessage `json:"metadata,omitempty"`
 
-	// Indexed is the revision whose chunks are visible. 0 = none.
-	Indexed int `json:"indexed,omitempty" doc:"The number of the revision that is found. Left out: none"`
+	// Of the newest revision.
+	Status KnowledgeStatus `json:"status" enum:"processing,indexed,failed"`
 
-	// Digest is that of the content of Revision, IndexedDigest that of Indexed.
-	Digest        string `json:"digest,omitempty" doc:"The SHA-256 of the content of the newest revision"`
+	// Why the newest revision failed.
+	Error string `json:"error,omitempty"`
+
+	// The number of the newest revision, from 1.
+	Revision int `json:"revision"`
+
+	// The number of the revision that is found. Left out: none.
+	//
+	// Its chunks are visible. 0 = none.
+	Indexed int `json:"indexed,omitempty"`
+
+	// The SHA-256 of the content of the newest revision.
+	//
+	// IndexedDigest is that of the content of the revision Indexed.
+	Digest        string `json:"digest,omitempty"`
 	IndexedDigest string `json:"-"`
 
-	// Format, Bytes and Chunks are those of the revision Indexed.
-	Format string `json:"format,omitempty" doc:"How the content was read, such as markdown or pdf"`
-	Bytes  int    `json:"bytes,omitempty" doc:"The size of the content"`
-	Chunks int    `json:"chunks,omitempty" doc:"How many chunks are found"`
+	// How the content was read, such as markdown or pdf.
+	//
+	// It is that of the revision Indexed, as are Bytes and Chunks.
+	Format string `json:"format,omitempty"`
 
-	// ThreadID is the thread that asked for the newest revision, if one did.
-	ThreadID string `json:"thread,omitempty" doc:"The thread that asked for the newest revision, if one did"`
-	By       string `json:"by,omitempty" doc:"Who asked for the newest revision"`
+	// The size of the content.
+	Bytes int `json:"bytes,omitempty"`
+
+	// How many chunks are found.
+	Chunks int `json:"chunks,omitempty"`
+
+	// The thread that asked for the newest revision, if one did.
+	ThreadID string `json:"thread,omitempty"`
+
+	// Who asked for the newest revision.
+	By string `json:"by,omitempty"`
 
 	// IndexedThreadID is the thread that asked first for the content of the revision Indexed. TitleThreadID and MetadataThreadID are those that
 	// gave Title and Metadata, which later revisions keep.
@@ -145,8 +171,11 @@ type KnowledgeDocument struct {
 	TitleThreadID    string `json:"-"`
 	MetadataThreadID string `json:"-"`
 
-	CreatedAt time.Time `json:"createdAt,omitzero" doc:"When the document was added"`
-	UpdatedAt time.Time `json:"updatedAt,omitzero" doc:"When its status changed last"`
+	// When the document was added.
+	CreatedAt time.Time `json:"createdAt,omitzero"`
+
+	// When its status changed last.
+	UpdatedAt time.Time `json:"updatedAt,omitzero"`
 }
 
 // Newest returns the newest revision.
@@ -268,18 +297,28 @@ type KnowledgeHit struct {
 
 // KnowledgeIndex describes what is visible in a namespace.
 type KnowledgeIndex struct {
-	Documents int `json:"documents" doc:"How many documents are found"`
-	Chunks    int `json:"chunks" doc:"How many chunks they have"`
+	// How many documents are found.
+	Documents int `json:"documents"`
 
-	// Embedders are those that visible chunks have vectors of, by name.
-	Embedders []KnowledgeEmbedder `json:"embedders" nullable:"false" doc:"The embedders whose vectors exist"`
+	// How many chunks they have.
+	Chunks int `json:"chunks"`
+
+	// The embedders whose vectors exist.
+	//
+	// They are sorted by name.
+	Embedders []KnowledgeEmbedder `json:"embedders" nullable:"false"`
 }
 
 // KnowledgeEmbedder says how many visible chunks have a vector of an embedder.
 type KnowledgeEmbedder struct {
-	Name      string `json:"name" doc:"The embedder, provider/model"`
-	Dimension int    `json:"dimension" doc:"The dimension of its vectors"`
-	Chunks    int    `json:"chunks" doc:"How many chunks have a vector"`
+	// The embedder, provider/model.
+	Name string `json:"name"`
+
+	// The dimension of its vectors.
+	Dimension int `json:"dimension"`
+
+	// How many chunks have a vector.
+	Chunks int `json:"chunks"`
 }
 
 // Limits and defaults of [Knowledge].

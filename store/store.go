@@ -197,19 +197,43 @@ const MaxLimit = 1000
 
 // Thread is a thread's row.
 type Thread struct {
-	ID            string          `json:"id" doc:"The id of the thread"`
-	Namespace     string          `json:"namespace" doc:"The namespace of the server"`
-	Title         string          `json:"title,omitempty" doc:"The title, once there is one"`
-	Status        string          `json:"status" enum:"open,closed" doc:"closed threads can be read, and nothing more"`
-	Activity      Activity        `json:"activity,omitempty" enum:"idle,running,waiting,failing,unanswered" doc:"Of an open thread: waiting for a person to approve a call, failing because its last turn failed, running, unanswered because the last message mentions no agent, or idle"`
-	ActivitySince time.Time       `json:"activitySince,omitzero" doc:"Since when, unless it is idle. Of a waiting thread: when the call that has waited longest began to wait"`
-	Parent        string          `json:"parent,omitempty" doc:"The thread for which this one works, if it is that of a sub-agent"`
-	Agents        []string        `json:"agents" nullable:"false" doc:"The agents that answer. Empty: the default agent"`
-	Metadata      json.RawMessage `json:"metadata,omitempty"`
-	Head          int64           `json:"head" doc:"Seq of the newest record"`
-	Tokens        int64           `json:"tokens" doc:"Tokens of its model calls, of requests and replies. Those of its sub-agents are in their threads"`
-	CreatedAt     time.Time       `json:"createdAt,omitzero" doc:"When the thread was opened"`
-	UpdatedAt     time.Time       `json:"updatedAt,omitzero" doc:"When its last record was stored"`
+	// The id of the thread.
+	ID string `json:"id"`
+
+	// The namespace of the server.
+	Namespace string `json:"namespace"`
+
+	// The title, once there is one.
+	Title string `json:"title,omitempty"`
+
+	// closed threads can be read, and nothing more.
+	Status string `json:"status" enum:"open,closed"`
+
+	// Of an open thread: waiting for a person to approve a call, failing because its last turn failed, running,
+	// unanswered because the last message mentions no agent, or idle.
+	Activity Activity `json:"activity,omitempty" enum:"idle,running,waiting,failing,unanswered"`
+
+	// Since when, unless it is idle. Of a waiting thread: when the call that has waited longest began to wait.
+	ActivitySince time.Time `json:"activitySince,omitzero"`
+
+	// The thread for which this one works, if it is that of a sub-agent.
+	Parent string `json:"parent,omitempty"`
+
+	// The agents that answer. Empty: the default agent.
+	Agents   []string        `json:"agents" nullable:"false"`
+	Metadata json.RawMessage `json:"metadata,omitempty"`
+
+	// Seq of the newest record.
+	Head int64 `json:"head"`
+
+	// Tokens of its model calls, of requests and replies. Those of its sub-agents are in their threads.
+	Tokens int64 `json:"tokens"`
+
+	// When the thread was opened.
+	CreatedAt time.Time `json:"createdAt,omitzero"`
+
+	// When its last record was stored.
+	UpdatedAt time.Time `json:"updatedAt,omitzero"`
 }
 
 // PendingApprovals are the approval requests that wait for a decision.

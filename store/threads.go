@@ -122,13 +122,26 @@ func attentionGroup(a Activity) int {
 
 // ThreadCounts counts threads by status, and open threads by activity.
 type ThreadCounts struct {
-	Open       int `json:"open" doc:"Open threads"`
-	Closed     int `json:"closed" doc:"Closed threads"`
-	Waiting    int `json:"waiting" doc:"Open threads in which a call waits for a person"`
-	Failing    int `json:"failing" doc:"Open threads whose last turn failed"`
-	Running    int `json:"running" doc:"Open threads with a turn, or an event that waits for its turn"`
-	Unanswered int `json:"unanswered" doc:"Open threads whose last message mentions no agent"`
-	Idle       int `json:"idle" doc:"Open threads with nothing left to do"`
+	// Open threads.
+	Open int `json:"open"`
+
+	// Closed threads.
+	Closed int `json:"closed"`
+
+	// Open threads in which a call waits for a person.
+	Waiting int `json:"waiting"`
+
+	// Open threads whose last turn failed.
+	Failing int `json:"failing"`
+
+	// Open threads with a turn, or an event that waits for its turn.
+	Running int `json:"running"`
+
+	// Open threads whose last message mentions no agent.
+	Unanswered int `json:"unanswered"`
+
+	// Open threads with nothing left to do.
+	Idle int `json:"idle"`
 }
 
 // Add adds n threads with a status and an activity.

@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestPublicAPI: no exported declaration of a public package needs an internal type.
+// TestPublicAPI: no exported declaration of a public package needs an internal type, and fields have comments instead of doc
+// tags, which Go's documentation does not show.
 func TestPublicAPI(t *testing.T) {
 	fset, checked := token.NewFileSet(), 0
 	err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
@@ -38,6 +39,9 @@ func TestPublicAPI(t *testing.T) {
 		checked++
 		for _, used := range internalTypes(file) {
 			t.Errorf("%s: %s", fset.Position(used.Pos()), "an exported declaration needs an internal type")
+		}
+		for _, tag := range docTags(file) {
+			t.Errorf("%s: %s", fset.Position(tag.Pos()), "a doc tag: begin the comment of the field with it, and run go test ./internal/server -run 'TestDescriptions$' -update")
 		}
 		return nil
 	})
@@ -77,5 +81,17 @@ func internalTypes(file *ast.File) []ast.Node {
 			return true
 		})
 	}
+	return found
+}
+
+// docTags returns the tags of a file's fields that have a description.
+func docTags(file *ast.File) []ast.Node {
+	var found []ast.Node
+	ast.Inspect(file, func(n ast.Node) bool {
+		if f, ok := n.(*ast.Field); ok && f.Tag != nil && strings.Contains(f.Tag.Value, `doc:"`) {
+			found = append(found, f.Tag)
+		}
+		return true
+	})
 	return found
 }

@@ -27,30 +27,71 @@ const (
 // ServerState is what is known about a server that provides tools. Texts of the server have no control
 // characters and are bounded.
 type ServerState struct {
-	Name        string       `json:"name" doc:"The name of the server. Its tools are called server__tool"`
-	Namespace   string       `json:"namespace,omitempty" doc:"The namespace that declares it. Missing: all namespaces have it"`
-	Description string       `json:"description,omitempty" doc:"What the operator says about it"`
-	Transport   string       `json:"transport" enum:"stdio,http" doc:"How it is connected"`
-	Address     string       `json:"address" doc:"The program, without arguments, or the URL, without its query"`
-	Trusted     bool         `json:"trusted,omitempty" doc:"Whether the operator trusts its hints"`
-	Status      ServerStatus `json:"status" enum:"unknown,connecting,ready,failed,stopped,needs_login" doc:"Whether it can be called"`
-	Error       string       `json:"error,omitempty" doc:"Why it cannot be called"`
-	Since       time.Time    `json:"since" doc:"When the status began"`
-	Restarts    int          `json:"restarts,omitempty" doc:"How often it was connected again since its worker began"`
-	NextAttempt *time.Time   `json:"nextAttempt,omitempty" doc:"When it is connected again"`
-	Worker      string       `json:"worker,omitempty" doc:"The worker that reported this last"`
+	// The name of the server. Its tools are called server__tool.
+	Name string `json:"name"`
 
-	ProtocolVersion string `json:"protocolVersion,omitempty" doc:"The version of the protocol"`
-	ServerName      string `json:"serverName,omitempty" doc:"What the server calls itself"`
-	ServerVersion   string `json:"serverVersion,omitempty" doc:"Its own version"`
-	Instructions    string `json:"instructions,omitempty" doc:"What it tells models about its use. Shown to people only"`
-	Log             string `json:"log,omitempty" doc:"The end of what the program wrote besides messages"`
+	// The namespace that declares it. Missing: all namespaces have it.
+	Namespace string `json:"namespace,omitempty"`
 
-	Tools     []ServerTool    `json:"tools" nullable:"false" doc:"The tools that it offers, as it listed them last"`
-	Resources int             `json:"resources,omitempty" doc:"How many resources and resource templates it has"`
-	Prompts   int             `json:"prompts,omitempty" doc:"How many prompts it has"`
-	ListedAt  *time.Time      `json:"listedAt,omitempty" doc:"When it listed its tools last"`
-	Problems  []ServerProblem `json:"problems,omitempty" doc:"What it offers wrongly. The rest works"`
+	// What the operator says about it.
+	Description string `json:"description,omitempty"`
+
+	// How it is connected.
+	Transport string `json:"transport" enum:"stdio,http"`
+
+	// The program, without arguments, or the URL, without its query.
+	Address string `json:"address"`
+
+	// Whether the operator trusts its hints.
+	Trusted bool `json:"trusted,omitempty"`
+
+	// Whether it can be called.
+	Status ServerStatus `json:"status" enum:"unknown,connecting,ready,failed,stopped,needs_login"`
+
+	// Why it cannot be called.
+	Error string `json:"error,omitempty"`
+
+	// When the status began.
+	Since time.Time `json:"since"`
+
+	// How often it was connected again since its worker began.
+	Restarts int `json:"restarts,omitempty"`
+
+	// When it is connected again.
+	NextAttempt *time.Time `json:"nextAttempt,omitempty"`
+
+	// The worker that reported this last.
+	Worker string `json:"worker,omitempty"`
+
+	// The version of the protocol.
+	ProtocolVersion string `json:"protocolVersion,omitempty"`
+
+	// What the server calls itself.
+	ServerName string `json:"serverName,omitempty"`
+
+	// Its own version.
+	ServerVersion string `json:"serverVersion,omitempty"`
+
+	// What it tells models about its use. Shown to people only.
+	Instructions string `json:"instructions,omitempty"`
+
+	// The end of what the program wrote besides messages.
+	Log string `json:"log,omitempty"`
+
+	// The tools that it offers, as it listed them last.
+	Tools []ServerTool `json:"tools" nullable:"false"`
+
+	// How many resources and resource templates it has.
+	Resources int `json:"resources,omitempty"`
+
+	// How many prompts it has.
+	Prompts int `json:"prompts,omitempty"`
+
+	// When it listed its tools last.
+	ListedAt *time.Time `json:"listedAt,omitempty"`
+
+	// What it offers wrongly. The rest works.
+	Problems []ServerProblem `json:"problems,omitempty"`
 }
 
 // LoginPer says whom a login to a server belongs to.
@@ -66,90 +107,178 @@ const (
 
 // ServerLogin is what is known about a login to a server.
 type ServerLogin struct {
-	Per      LoginPer  `json:"per" enum:"namespace,user" doc:"Whom a login belongs to. namespace: all threads; user: one person"`
-	User     string    `json:"user,omitempty" doc:"With per user: whose login this is. Missing: the request names nobody"`
-	ID       string    `json:"id,omitempty" doc:"Identifies the login. A person who logs in again has another one"`
-	LoggedIn bool      `json:"loggedIn" doc:"Whether there is a valid login"`
-	Lost     string    `json:"lost,omitempty" doc:"Why the last login is no longer valid"`
-	By       string    `json:"by,omitempty" doc:"Who logged in"`
-	At       time.Time `json:"at,omitzero" doc:"When"`
-	Issuer   string    `json:"issuer,omitempty" doc:"The authorization server"`
-	Scopes   []string  `json:"scopes,omitempty" doc:"What the login permits"`
-	Wanted   []string  `json:"wanted,omitempty" doc:"What a call lacked. The next login asks for it"`
+	// Whom a login belongs to. namespace: all threads; user: one person.
+	Per LoginPer `json:"per" enum:"namespace,user"`
+
+	// With per user: whose login this is. Missing: the request names nobody.
+	User string `json:"user,omitempty"`
+
+	// Identifies the login. A person who logs in again has another one.
+	ID string `json:"id,omitempty"`
+
+	// Whether there is a valid login.
+	LoggedIn bool `json:"loggedIn"`
+
+	// Why the last login is no longer valid.
+	Lost string `json:"lost,omitempty"`
+
+	// Who logged in.
+	By string `json:"by,omitempty"`
+
+	// When.
+	At time.Time `json:"at,omitzero"`
+
+	// The authorization server.
+	Issuer string `json:"issuer,omitempty"`
+
+	// What the login permits.
+	Scopes []string `json:"scopes,omitempty"`
+
+	// What a call lacked. The next login asks for it.
+	Wanted []string `json:"wanted,omitempty"`
 }
 
 // ServerTool is a tool of a server.
 type ServerTool struct {
-	Name        string          `json:"name" doc:"The name for agents and models"`
-	OwnName     string          `json:"ownName" doc:"The name that the server uses"`
-	Method      string          `json:"method,omitempty" doc:"Of a tool that stands for a method of the protocol: the method"`
-	Title       string          `json:"title,omitempty" doc:"A title for people"`
-	Description string          `json:"description,omitempty" doc:"What models read"`
-	Parameters  json.RawMessage `json:"parameters" doc:"The JSON Schema of the arguments"`
-	Hints       ServerHints     `json:"hints" doc:"What the server says about the effects of the tool"`
-	Digest      string          `json:"digest" doc:"Identifies what models and approvers read. It changes with it"`
-	FirstSeen   time.Time       `json:"firstSeen" doc:"When the server listed it first"`
-	ChangedAt   *time.Time      `json:"changedAt,omitempty" doc:"When its digest changed last"`
+	// The name for agents and models.
+	Name string `json:"name"`
+
+	// The name that the server uses.
+	OwnName string `json:"ownName"`
+
+	// Of a tool that stands for a method of the protocol: the method.
+	Method string `json:"method,omitempty"`
+
+	// A title for people.
+	Title string `json:"title,omitempty"`
+
+	// What models read.
+	Description string `json:"description,omitempty"`
+
+	// The JSON Schema of the arguments.
+	Parameters json.RawMessage `json:"parameters"`
+
+	// What the server says about the effects of the tool.
+	Hints ServerHints `json:"hints"`
+
+	// Identifies what models and approvers read. It changes with it.
+	Digest string `json:"digest"`
+
+	// When the server listed it first.
+	FirstSeen time.Time `json:"firstSeen"`
+
+	// When its digest changed last.
+	ChangedAt *time.Time `json:"changedAt,omitempty"`
 }
 
 // ServerHints is what a server says about the effects of a tool. Only the hints of trusted servers
 // have consequences.
 type ServerHints struct {
-	ReadOnly    bool `json:"readOnly,omitempty" doc:"It changes nothing"`
-	Destructive bool `json:"destructive,omitempty" doc:"It may change or delete what exists"`
-	Idempotent  bool `json:"idempotent,omitempty" doc:"A second call with the same arguments has no further effect"`
-	OpenWorld   bool `json:"openWorld,omitempty" doc:"It reaches things outside of the server"`
+	// It changes nothing.
+	ReadOnly bool `json:"readOnly,omitempty"`
+
+	// It may change or delete what exists.
+	Destructive bool `json:"destructive,omitempty"`
+
+	// A second call with the same arguments has no further effect.
+	Idempotent bool `json:"idempotent,omitempty"`
+
+	// It reaches things outside of the server.
+	OpenWorld bool `json:"openWorld,omitempty"`
 }
 
 // ServerProblem is something that a server offers wrongly.
 type ServerProblem struct {
-	Subject string `json:"subject" doc:"The tool, or the list, that has the problem"`
-	Reason  string `json:"reason" doc:"What is wrong"`
+	// The tool, or the list, that has the problem.
+	Subject string `json:"subject"`
+
+	// What is wrong.
+	Reason string `json:"reason"`
 }
 
 // ServerResource is a resource of a server, or a template for the URIs of resources.
 type ServerResource struct {
-	URI         string `json:"uri" doc:"The URI, or its template"`
-	Template    bool   `json:"template,omitempty" doc:"Whether the URI is a template"`
-	Name        string `json:"name,omitempty" doc:"Its name"`
-	Title       string `json:"title,omitempty" doc:"A title for people"`
-	Description string `json:"description,omitempty" doc:"What it is"`
-	MIMEType    string `json:"mimeType,omitempty" doc:"Its type"`
-	Size        int64  `json:"size,omitempty" doc:"Its size in bytes, if known"`
+	// The URI, or its template.
+	URI string `json:"uri"`
+
+	// Whether the URI is a template.
+	Template bool `json:"template,omitempty"`
+
+	// Its name.
+	Name string `json:"name,omitempty"`
+
+	// A title for people.
+	Title string `json:"title,omitempty"`
+
+	// What it is.
+	Description string `json:"description,omitempty"`
+
+	// Its type.
+	MIMEType string `json:"mimeType,omitempty"`
+
+	// Its size in bytes, if known.
+	Size int64 `json:"size,omitempty"`
 }
 
 // ServerContent is a part of the content of a resource.
 type ServerContent struct {
-	URI      string `json:"uri,omitempty" doc:"The URI"`
-	MIMEType string `json:"mimeType,omitempty" doc:"The type"`
-	Text     string `json:"text,omitempty" doc:"Text"`
-	Data     []byte `json:"data,omitempty" doc:"Data that is not text, in Base64"`
+	// The URI.
+	URI string `json:"uri,omitempty"`
+
+	// The type.
+	MIMEType string `json:"mimeType,omitempty"`
+
+	// Text.
+	Text string `json:"text,omitempty"`
+
+	// Data that is not text, in Base64.
+	Data []byte `json:"data,omitempty"`
 }
 
 // ServerPrompt is a prompt of a server.
 type ServerPrompt struct {
-	Name        string                 `json:"name" doc:"The name"`
-	Title       string                 `json:"title,omitempty" doc:"A title for people"`
-	Description string                 `json:"description,omitempty" doc:"What it is for"`
-	Arguments   []ServerPromptArgument `json:"arguments,omitempty" doc:"Its arguments"`
+	// The name.
+	Name string `json:"name"`
+
+	// A title for people.
+	Title string `json:"title,omitempty"`
+
+	// What it is for.
+	Description string `json:"description,omitempty"`
+
+	// Its arguments.
+	Arguments []ServerPromptArgument `json:"arguments,omitempty"`
 }
 
 // ServerPromptArgument is an argument of a prompt.
 type ServerPromptArgument struct {
-	Name        string `json:"name" doc:"The name"`
-	Title       string `json:"title,omitempty" doc:"A title for people"`
-	Description string `json:"description,omitempty" doc:"What it is for"`
-	Required    bool   `json:"required,omitempty" doc:"Whether it must be given"`
+	// The name.
+	Name string `json:"name"`
+
+	// A title for people.
+	Title string `json:"title,omitempty"`
+
+	// What it is for.
+	Description string `json:"description,omitempty"`
+
+	// Whether it must be given.
+	Required bool `json:"required,omitempty"`
 }
 
 // ServerPromptText is a prompt with its arguments filled in.
 type ServerPromptText struct {
-	Description string                `json:"description,omitempty" doc:"What it is for"`
-	Messages    []ServerPromptMessage `json:"messages" nullable:"false" doc:"The messages"`
+	// What it is for.
+	Description string `json:"description,omitempty"`
+
+	// The messages.
+	Messages []ServerPromptMessage `json:"messages" nullable:"false"`
 }
 
 // ServerPromptMessage is a message of a prompt.
 type ServerPromptMessage struct {
-	Role string `json:"role" enum:"user,assistant" doc:"Who says it"`
-	Text string `json:"text" doc:"The text. Images and audio are described"`
+	// Who says it.
+	Role string `json:"role" enum:"user,assistant"`
+
+	// The text. Images and audio are described.
+	Text string `json:"text"`
 }

@@ -19,25 +19,56 @@ import (
 // ServerDeclaration declares an MCP server at run time. It has either an address or a command. Secrets
 // are in environment variables of the workers, whose names begin with MCP_.
 type ServerDeclaration struct {
-	Description string            `json:"description,omitempty" maxLength:"2000" doc:"What the server is for"`
-	URL         string            `json:"url,omitempty" maxLength:"2000" doc:"The address of a server that is called over streamable HTTP"`
-	HeadersEnv  map[string]string `json:"headersEnv,omitempty" doc:"With url: the headers of requests, by name, with the environment variables of the workers that have their values. The variables begin with MCP_"`
-	Command     []string          `json:"command,omitempty" maxItems:"100" doc:"The program, with arguments, that workers start and call over its standard input and output. The operator must have permitted commands"`
-	EnvFrom     map[string]string `json:"envFrom,omitempty" doc:"With command: the environment variables of the program, by name, with those of the workers that have their values. The variables of the workers begin with MCP_"`
-	Dir         string            `json:"dir,omitempty" maxLength:"1000" doc:"With command: the working directory of the program. Default: that of the worker"`
-	Tools       []string          `json:"tools,omitempty" maxItems:"1000" doc:"Patterns for the server's own names of the tools to offer, such as read_*. Default: all"`
-	Trusted     bool              `json:"trusted,omitempty" doc:"Believe what the server says of the effects of its tools"`
-	Timeout     string            `json:"timeout,omitempty" example:"30s" doc:"The limit of a call, at most 12h. Default: 2m"`
-	Login       *LoginDeclaration `json:"login,omitempty" doc:"With url: people log in to the server, with OAuth. Default: no login"`
-	TaskQueue   string            `json:"taskQueue,omitempty" maxLength:"200" doc:"The task queue whose workers connect to the server. Default: all workers"`
+	// What the server is for.
+	Description string `json:"description,omitempty" maxLength:"2000"`
+
+	// The address of a server that is called over streamable HTTP.
+	URL string `json:"url,omitempty" maxLength:"2000"`
+
+	// With url: the headers of requests, by name, with the environment variables of the workers that have their values.
+	// The variables begin with MCP_.
+	HeadersEnv map[string]string `json:"headersEnv,omitempty"`
+
+	// The program, with arguments, that workers start and call over its standard input and output. The operator must
+	// have permitted commands.
+	Command []string `json:"command,omitempty" maxItems:"100"`
+
+	// With command: the environment variables of the program, by name, with those of the workers that have their
+	// values. The variables of the workers begin with MCP_.
+	EnvFrom map[string]string `json:"envFrom,omitempty"`
+
+	// With command: the working directory of the program. Default: that of the worker.
+	Dir string `json:"dir,omitempty" maxLength:"1000"`
+
+	// Patterns for the server's own names of the tools to offer, such as read_*. Default: all.
+	Tools []string `json:"tools,omitempty" maxItems:"1000"`
+
+	// Believe what the server says of the effects of its tools.
+	Trusted bool `json:"trusted,omitempty"`
+
+	// The limit of a call, at most 12h. Default: 2m.
+	Timeout string `json:"timeout,omitempty" example:"30s"`
+
+	// With url: people log in to the server, with OAuth. Default: no login.
+	Login *LoginDeclaration `json:"login,omitempty"`
+
+	// The task queue whose workers connect to the server. Default: all workers.
+	TaskQueue string `json:"taskQueue,omitempty" maxLength:"200"`
 }
 
 // LoginDeclaration declares how people log in to an MCP server.
 type LoginDeclaration struct {
-	Per             LoginPer `json:"per,omitempty" enum:"namespace,user" doc:"Whom a login belongs to. namespace: all threads; user: each person has a login of her own. Default: namespace"`
-	ClientID        string   `json:"clientId,omitempty" maxLength:"1000" doc:"The client that was registered with the authorization server beforehand. Default: the client registers itself"`
-	ClientSecretEnv string   `json:"clientSecretEnv,omitempty" doc:"With clientId: the environment variable of workers and API that has its secret. It begins with MCP_"`
-	Scopes          []string `json:"scopes,omitempty" maxItems:"100" doc:"The scopes to ask for. Default: those that the server names"`
+	// Whom a login belongs to. namespace: all threads; user: each person has a login of her own. Default: namespace.
+	Per LoginPer `json:"per,omitempty" enum:"namespace,user"`
+
+	// The client that was registered with the authorization server beforehand. Default: the client registers itself.
+	ClientID string `json:"clientId,omitempty" maxLength:"1000"`
+
+	// With clientId: the environment variable of workers and API that has its secret. It begins with MCP_.
+	ClientSecretEnv string `json:"clientSecretEnv,omitempty"`
+
+	// The scopes to ask for. Default: those that the server names.
+	Scopes []string `json:"scopes,omitempty" maxItems:"100"`
 }
 
 // Limits of a [ServerDeclaration].

@@ -36,9 +36,14 @@ type NewMessage struct {
 
 // Published is the result of [World.Publish].
 type Published struct {
-	MessageID string                `json:"messageId" doc:"The id of the message: the given one, or a new one"`
-	Result    signals.DecideOutcome `json:"result,omitempty" enum:"accepted,already_resolved" doc:"Of a decision: already_resolved if the same was decided before"`
-	Missing   int                   `json:"missing,omitempty" doc:"Of a decision: how many more have to approve. The message comes with the last of them"`
+	// The id of the message: the given one, or a new one.
+	MessageID string `json:"messageId"`
+
+	// Of a decision: already_resolved if the same was decided before.
+	Result signals.DecideOutcome `json:"result,omitempty" enum:"accepted,already_resolved"`
+
+	// Of a decision: how many more have to approve. The message comes with the last of them.
+	Missing int `json:"missing,omitempty"`
 }
 
 // Publish posts a message to an existing chat: see [World.Start].

@@ -12,24 +12,37 @@ import (
 
 // schemas are those of all handlers of a process: they follow from types alone, and take most of the time in which a
 // handler is made.
-var schemas = sync.OnceValue(func() huma.Registry {
+var schemas = sync.OnceValue(newSchemas)
+
+func newSchemas() huma.Registry {
 	r := huma.NewMapRegistry(schemaPrefix, schemaName)
 	// Metadata may contain any names.
 	r.RegisterTypeAlias(reflect.TypeFor[event.EnvMetadata](), reflect.TypeFor[map[string]any]())
-	return &lockedRegistry{registry: r}
-})
+	return &lockedRegistry{registry: r, described: map[string]bool{}}
+}
 
-// lockedRegistry is a registry for concurrent use.
+// lockedRegistry is a registry for concurrent use, whose schemas have descriptions from comments.
 type lockedRegistry struct {
-	mu       sync.RWMutex
-	registry huma.Registry
+	mu        sync.RWMutex
+	registry  huma.Registry
+	described map[string]bool
 }
 
 // Schema implements [huma.Registry].
 func (l *lockedRegistry) Schema(t reflect.Type, allowRef bool, hint string) *huma.Schema {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.registry.Schema(t, allowRef, hint)
+	s := l.registry.Schema(t, allowRef, hint)
+	// The registry has made schemas of the types within t too.
+	if all := l.registry.Map(); len(all) > len(l.described) {
+		for name, one := range all {
+			if !l.described[name] {
+				l.described[name] = true
+				describeFields(one, l.registry.TypeFromRef(schemaPrefix+name))
+			}
+		}
+	}
+	return s
 }
 
 // SchemaFromRef implements [huma.Registry].

@@ -135,41 +135,71 @@ func (q ApprovalsQuery) selects(agent, tool string) bool {
 
 // Waiting contains the waiting calls of the threads of a namespace, oldest first.
 type Waiting struct {
-	Approvals   []WaitingApproval `json:"approvals" nullable:"false" doc:"Calls that wait for a decision, the longest wait first"`
-	ClientCalls []WaitingCall     `json:"clientCalls" nullable:"false" doc:"Calls that wait for a connected client, in threads that also wait for a decision"`
-	Inputs      []WaitingInput    `json:"inputs" nullable:"false" doc:"Calls that wait for a person's input, the longest wait first"`
-	Unanswered  []string          `json:"unanswered,omitempty" doc:"Waiting threads that did not answer in time. The HTTP API asks no thread, and leaves it out"`
-	More        bool              `json:"more,omitempty" doc:"More threads wait than the limit"`
+	// Calls that wait for a decision, the longest wait first.
+	Approvals []WaitingApproval `json:"approvals" nullable:"false"`
+
+	// Calls that wait for a connected client, in threads that also wait for a decision.
+	ClientCalls []WaitingCall `json:"clientCalls" nullable:"false"`
+
+	// Calls that wait for a person's input, the longest wait first.
+	Inputs []WaitingInput `json:"inputs" nullable:"false"`
+
+	// Waiting threads that did not answer in time. The HTTP API asks no thread, and leaves it out.
+	Unanswered []string `json:"unanswered,omitempty"`
+
+	// More threads wait than the limit.
+	More bool `json:"more,omitempty"`
 }
 
 // WaitingApproval is a tool call that waits for a decision.
 type WaitingApproval struct {
-	ThreadID string                `json:"threadId" doc:"Where to decide on it. Of a sub-agent's call: the thread for which it works"`
-	Title    string                `json:"title,omitempty" doc:"The thread's title"`
-	Request  event.ApprovalRequest `json:"request" doc:"What waits"`
+	// Where to decide on it. Of a sub-agent's call: the thread for which it works.
+	ThreadID string `json:"threadId"`
 
-	// Preview is set by the HTTP API.
-	Preview string `json:"preview,omitempty" doc:"The beginning of the thread's first message: see Thread"`
+	// The thread's title.
+	Title string `json:"title,omitempty"`
+
+	// What waits.
+	Request event.ApprovalRequest `json:"request"`
+
+	// The beginning of the thread's first message: see Thread.
+	//
+	// The HTTP API sets it.
+	Preview string `json:"preview,omitempty"`
 }
 
 // WaitingCall is a tool call that waits for a connected client to run it.
 type WaitingCall struct {
-	ThreadID string           `json:"threadId" doc:"Where to answer it"`
-	Title    string           `json:"title,omitempty" doc:"The thread's title"`
-	Call     event.ClientCall `json:"call" doc:"What waits"`
+	// Where to answer it.
+	ThreadID string `json:"threadId"`
 
-	// Preview is set by the HTTP API.
-	Preview string `json:"preview,omitempty" doc:"The beginning of the thread's first message: see Thread"`
+	// The thread's title.
+	Title string `json:"title,omitempty"`
+
+	// What waits.
+	Call event.ClientCall `json:"call"`
+
+	// The beginning of the thread's first message: see Thread.
+	//
+	// The HTTP API sets it.
+	Preview string `json:"preview,omitempty"`
 }
 
 // WaitingInput is a tool call that waits for a person's input.
 type WaitingInput struct {
-	ThreadID string             `json:"threadId" doc:"Where to answer it. Of a sub-agent's call: the thread for which it works"`
-	Title    string             `json:"title,omitempty" doc:"The thread's title"`
-	Request  event.InputRequest `json:"request" doc:"What the tool asks"`
+	// Where to answer it. Of a sub-agent's call: the thread for which it works.
+	ThreadID string `json:"threadId"`
 
-	// Preview is set by the HTTP API.
-	Preview string `json:"preview,omitempty" doc:"The beginning of the thread's first message: see Thread"`
+	// The thread's title.
+	Title string `json:"title,omitempty"`
+
+	// What the tool asks.
+	Request event.InputRequest `json:"request"`
+
+	// The beginning of the thread's first message: see Thread.
+	//
+	// The HTTP API sets it.
+	Preview string `json:"preview,omitempty"`
 }
 
 // ListApprovals returns the waiting calls of the threads in the client's namespace that wait for

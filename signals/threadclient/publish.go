@@ -21,10 +21,17 @@ type PublishOptions struct {
 
 // PublishResult is the result of [Client.Publish].
 type PublishResult struct {
-	EventID  string `json:"eventId" doc:"The id of the event: the given one, or a new one"`
-	ThreadID string `json:"threadId,omitempty" doc:"The thread that the event is for, if it names one"`
-	Status   string `json:"status" enum:"queued,duplicate,ignored" doc:"duplicate: the thread already has this id; ignored: warning says why"`
-	Warning  string `json:"warning,omitempty" doc:"Why the event is ignored"`
+	// The id of the event: the given one, or a new one.
+	EventID string `json:"eventId"`
+
+	// The thread that the event is for, if it names one.
+	ThreadID string `json:"threadId,omitempty"`
+
+	// duplicate: the thread already has this id; ignored: warning says why.
+	Status string `json:"status" enum:"queued,duplicate,ignored"`
+
+	// Why the event is ignored.
+	Warning string `json:"warning,omitempty"`
 }
 
 // PublishIgnored is the status of an event that has no open thread. The others are those of
