@@ -28,11 +28,11 @@ type EventPath struct {
 
 // PostOptions are the options of a posted event.
 type PostOptions struct {
-	OnBusy    string    `json:"onBusy,omitempty" enum:"enqueue,steer,interrupt,reject" doc:"What a message does to a turn in progress. Default: enqueue"`
-	OnWaiting string    `json:"onWaiting,omitempty" enum:"answer,hold,cancel" doc:"What a person's message does while a turn waits for a decision or a client: it is answered meanwhile, waits for the turn to end, or cancels the calls that wait. Default: as the agents that wait are configured"`
-	Priority  int       `json:"priority,omitempty" doc:"Higher first, ties in order of arrival. Default: 0"`
-	TTL       int64     `json:"ttl,omitempty" minimum:"0" doc:"Milliseconds after which a pending event expires and is never processed. Default: 0, no limit"`
-	Agents    []string  `json:"agents,omitempty" maxItems:"100" doc:"The agents that answer a message, whatever it mentions; they need not take part in the thread. Default: as the thread routes it"`
+	OnBusy    string   `json:"onBusy,omitempty" enum:"enqueue,steer,interrupt,reject" doc:"What a message does to a turn in progress. Default: enqueue"`
+	OnWaiting string   `json:"onWaiting,omitempty" enum:"answer,hold,cancel" doc:"What a person's message does while a turn waits for a decision or a client: it is answered meanwhile, waits for the turn to end, or cancels the calls that wait. Default: as the agents that wait are configured"`
+	Priority  int      `json:"priority,omitempty" doc:"Higher first, ties in order of arrival. Default: 0"`
+	TTL       int64    `json:"ttl,omitempty" minimum:"0" doc:"Milliseconds after which a pending event expires and is never processed. Default: 0, no limit"`
+	Agents    []string `json:"agents,omitempty" maxItems:"100" doc:"The agents that answer a message, whatever it mentions; they need not take part in the thread. Default: as the thread routes it"`
 	Tools     []string `json:"tools,omitzero" nullable:"false" maxItems:"200" doc:"The only tools that agents may call in the event's turn, as far as they have them; an empty list: none. Default: all that they have"`
 }
 

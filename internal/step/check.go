@@ -5,12 +5,12 @@ import "github.com/threadmill/threadmill/event"
 // Check is the input of check_decision, which validates the edited arguments or the pattern of
 // a decision.
 type Check struct {
-	Thread           Ref       `json:"thread"`
-	Agent            string    `json:"agent"`
-	MessageID        string    `json:"messageId"`
-	ToolCallID       string    `json:"toolCallId"`
+	Thread           Ref      `json:"thread"`
+	Agent            string   `json:"agent"`
+	MessageID        string   `json:"messageId"`
+	ToolCallID       string   `json:"toolCallId"`
 	Tools            []string `json:"tools,omitzero"`
-	WorkingDirectory string    `json:"workingDirectory,omitempty"`
+	WorkingDirectory string   `json:"workingDirectory,omitempty"`
 
 	// By is the person who decides. Args are the edited arguments, Pattern is the granted pattern.
 	By      string            `json:"by"`
