@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -125,7 +126,7 @@ func (d *Documents) Await(ctx context.Context, id string) (store.KnowledgeDocume
 		case doc.Revision == ended:
 			return doc, fmt.Errorf("threadmill: the ingestion of the document %q has ended in another store: add it again", doc.Source)
 		}
-		run := d.temporal.GetWorkflow(ctx, signals.IngestWorkflowID(d.namespace, id, doc.Revision), "")
+		run := d.temporal.GetWorkflow(ctx, job.IngestWorkflowID(d.namespace, id, doc.Revision), "")
 		if err := run.Get(ctx, nil); err != nil {
 			return doc, fmt.Errorf("threadmill: waiting for the document %q, which can be added again: %w", doc.Source, err)
 		}

@@ -8,9 +8,10 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/internal/job"
+	"github.com/threadmill/threadmill/internal/job/jobclient"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -59,7 +60,7 @@ func (r *Runtime) libraryConfig() (library.Config, error) {
 		Store: r.store, Model: k.Embedder, Dimension: k.Dimension, ChunkTokens: k.ChunkTokens, OverlapTokens: k.OverlapTokens,
 		ContextModel: k.ContextModel, RerankModel: k.RerankModel, Private: k.PrivateAddresses, Redact: r.cfg.Redact, Logger: r.cfg.Logger, Observe: r.observer.Retrieval,
 		Start: func(ctx context.Context, namespace string, doc store.KnowledgeDocument, force bool) error {
-			return r.client.Ingest(ctx, signals.IngestStep{Namespace: namespace, Document: doc.ID, Revision: doc.Revision, Source: doc.Source, Force: force})
+			return r.jobs().Ingest(ctx, job.IngestStep{Namespace: namespace, Document: doc.ID, Revision: doc.Revision, Source: doc.Source, Force: force})
 		},
 	}
 	switch {
@@ -93,12 +94,17 @@ func (r *Runtime) libraryConfig() (library.Config, error) {
 	return cfg, nil
 }
 
+// jobs starts the workflows beside those of threads.
+func (r *Runtime) jobs() jobclient.Client {
+	return jobclient.Client{Temporal: r.cfg.Temporal, TaskQueue: r.cfg.TaskQueue}
+}
+
 // activityKnowledge is the configuration of the activities, which use the same library.
 func (r *Runtime) activityKnowledge(documents library.Config) (activities.Knowledge, error) {
 	out := activities.Knowledge{
 		Embedder: documents.Embedder, Model: documents.Model, Dimension: documents.Dimension, ChunkTokens: documents.ChunkTokens,
 		OverlapTokens: documents.OverlapTokens, Private: documents.Private, Start: documents.Start, Observe: documents.Observe,
-		ContextModel: documents.ContextModel, RerankModel: documents.RerankModel, EntityModel: r.cfg.Knowledge.EntityModel, Extract: r.client.Extract,
+		ContextModel: documents.ContextModel, RerankModel: documents.RerankModel, EntityModel: r.cfg.Knowledge.EntityModel, Extract: r.jobs().Extract,
 	}
 	_, err := r.knowledgeModel("EntityModel", out.EntityModel)
 	return out, err
@@ -125,7 +131,7 @@ func (r *Runtime) knowledgeWorker(options worker.Options) worker.Worker {
 	options.DisableWorkflowWorker = true
 	options.MaxConcurrentActivityExecutionSize = knowledgeSlots
 	options.ActivityTaskPollerBehavior = worker.NewPollerBehaviorSimpleMaximum(worker.PollerBehaviorSimpleMaximumOptions{MaximumNumberOfPollers: 1})
-	w := worker.New(r.cfg.Temporal, signals.KnowledgeTaskQueue(r.cfg.TaskQueue), options)
+	w := worker.New(r.cfg.Temporal, job.KnowledgeTaskQueue(r.cfg.TaskQueue), options)
 	r.activities.RegisterKnowledge(w)
 	return w
 }
@@ -147,7 +153,7 @@ func (r *Runtime) prepareKnowledge(ctx context.Context) {
 		r.cfg.Logger.Warn("the queued searches for entities cannot be read", "error", err)
 	}
 	for _, namespace := range queued {
-		if err := r.client.Extract(ctx, namespace); err != nil {
+		if err := r.jobs().Extract(ctx, namespace); err != nil {
 			r.cfg.Logger.Warn("the search for entities was not started", "namespace", namespace, "error", err)
 		}
 	}
@@ -197,7 +203,7 @@ func (r *Runtime) embedEntities(ctx context.Context) error {
 func (r *Runtime) embed(ctx context.Context, what, namespace string, about ...any) {
 	about = append([]any{"namespace", namespace, "embedder", r.library.Embedder()}, about...)
 	r.cfg.Logger.Info(what, about...)
-	if err := r.client.Embed(ctx, namespace, r.library.Embedder()); err != nil {
+	if err := r.jobs().Embed(ctx, namespace, r.library.Embedder()); err != nil {
 		r.cfg.Logger.Warn("the vectors of another embedder cannot be added", "namespace", namespace, "error", err)
 	}
 }

@@ -16,9 +16,9 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/modellimit"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/signals"
 )
 
 const (
@@ -59,7 +59,7 @@ func (cfg *Config) modelQueues() map[string]string {
 	out := map[string]string{}
 	for name, l := range cfg.ModelLimits {
 		if l != (llm.Limits{}) {
-			out[name] = signals.ModelTaskQueue(cfg.TaskQueue, name)
+			out[name] = job.ModelTaskQueue(cfg.TaskQueue, name)
 		}
 	}
 	return out
@@ -174,16 +174,16 @@ func (m *modelLimits) report(ctx context.Context, provider string, used modellim
 }
 
 func (m *modelLimits) update(ctx context.Context, provider string, used modellimit.Usage) error {
-	queue, limits := signals.ModelTaskQueue(m.cfg.TaskQueue, provider), modellimit.Limits(m.cfg.ModelLimits[provider])
-	id := signals.ModelLimitWorkflowID(queue)
+	queue, limits := job.ModelTaskQueue(m.cfg.TaskQueue, provider), modellimit.Limits(m.cfg.ModelLimits[provider])
+	id := job.ModelLimitWorkflowID(queue)
 	start := m.cfg.Temporal.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
 		ID: id, TaskQueue: m.cfg.TaskQueue, StaticSummary: "limits of model provider " + provider,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-	}, signals.ModelLimitWorkflow, modellimit.State{Provider: provider, TaskQueue: queue, Limits: limits})
+	}, job.ModelLimitWorkflow, modellimit.State{Provider: provider, TaskQueue: queue, Limits: limits})
 	h, err := m.cfg.Temporal.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
 		StartWorkflowOperation: start,
 		UpdateOptions: client.UpdateWorkflowOptions{
-			WorkflowID: id, UpdateName: signals.UpdateReportUsage, WaitForStage: client.WorkflowUpdateStageCompleted,
+			WorkflowID: id, UpdateName: job.UpdateReportUsage, WaitForStage: client.WorkflowUpdateStageCompleted,
 			Args: []any{modellimit.Report{Limits: limits, Usage: used}},
 		},
 	})

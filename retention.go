@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill/internal/doctor"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/retention"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -64,25 +65,25 @@ func (r Retention) validate() error {
 }
 
 // limits returns the retention with defaults.
-func (r Retention) limits() signals.RetainLimits {
-	return signals.RetainLimits{ClosedThreads: r.ClosedThreads, IdleThreads: r.IdleThreads, ToolLogs: r.ToolLogs, Every: cmp.Or(r.Every, defaultRetentionEvery)}
+func (r Retention) limits() job.RetainLimits {
+	return job.RetainLimits{ClosedThreads: r.ClosedThreads, IdleThreads: r.IdleThreads, ToolLogs: r.ToolLogs, Every: cmp.Or(r.Every, defaultRetentionEvery)}
 }
 
 // retain tells the limits to the workflow that deletes what is too old. It starts the workflow unless it runs: there is one for
 // all processes, and the limits of the process that started last apply.
 func (r *Runtime) retain(ctx context.Context) {
 	namespace, limits := r.client.Namespace(), r.cfg.Retention.limits()
-	id := signals.RetainWorkflowID(namespace)
+	id := job.RetainWorkflowID(namespace)
 	var err error
 	if limits.Off() {
-		err = r.cfg.Temporal.SignalWorkflow(ctx, id, "", signals.SignalRetain, limits)
+		err = r.cfg.Temporal.SignalWorkflow(ctx, id, "", job.SignalRetain, limits)
 		if _, none := errors.AsType[*serviceerror.NotFound](err); none {
 			return
 		}
 	} else {
-		_, err = r.cfg.Temporal.SignalWithStartWorkflow(ctx, id, signals.SignalRetain, limits, client.StartWorkflowOptions{
+		_, err = r.cfg.Temporal.SignalWithStartWorkflow(ctx, id, job.SignalRetain, limits, client.StartWorkflowOptions{
 			ID: id, TaskQueue: r.cfg.TaskQueue, StaticSummary: "deletes what is older than the retention of " + namespace,
-		}, signals.RetainWorkflow, signals.RetainStep{Namespace: namespace, Limits: limits})
+		}, job.RetainWorkflow, job.RetainStep{Namespace: namespace, Limits: limits})
 	}
 	if err != nil && ctx.Err() == nil {
 		r.cfg.Logger.Error("setting the retention: the limits apply when a worker starts again", "error", err)

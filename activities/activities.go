@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/entities"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/transcript"
@@ -242,48 +243,48 @@ func (a *Activities) Register(r Registrar) {
 // Functions returns the activities of threads by their names.
 func (a *Activities) Functions() map[string]any {
 	return map[string]any{
-		signals.ActivityCallModel: a.callModel,
-		signals.ActivityRunTool:   a.runTool,
-		signals.ActivityRecord:    a.record,
-		signals.ActivityNotify:    a.notify,
-		signals.ActivityRunHooks:  a.runHooks,
-		signals.ActivityPlanCalls: a.planCalls,
-		signals.ActivityLoadEvent: a.loadEvent,
+		step.ActivityCallModel: a.callModel,
+		step.ActivityRunTool:   a.runTool,
+		step.ActivityRecord:    a.record,
+		step.ActivityNotify:    a.notify,
+		step.ActivityRunHooks:  a.runHooks,
+		step.ActivityPlanCalls: a.planCalls,
+		step.ActivityLoadEvent: a.loadEvent,
 
-		signals.ActivityCheckDecision: a.checkDecision,
-		signals.ActivityHandleEvent:   a.handleEvent,
-		signals.ActivityTitleThread:   a.titleThread,
-		signals.ActivityEndDelegate:   a.endDelegate,
-		signals.ActivityRunTask:       a.runTask,
-		signals.ActivitySetQueueLimit: a.setQueueLimit,
-		signals.ActivityDeliver:       a.deliver,
-		signals.ActivityIngest:        a.ingest,
-		signals.ActivityExtract:       a.extract,
+		step.ActivityCheckDecision: a.checkDecision,
+		step.ActivityHandleEvent:   a.handleEvent,
+		step.ActivityTitleThread:   a.titleThread,
+		step.ActivityEndDelegate:   a.endDelegate,
+		step.ActivityRunTask:       a.runTask,
+		job.ActivitySetQueueLimit:  a.setQueueLimit,
+		job.ActivityDeliver:        a.deliver,
+		job.ActivityIngest:         a.ingest,
+		job.ActivityExtract:        a.extract,
 
-		signals.ActivityEraseFind:    a.eraseFind,
-		signals.ActivityEraseDelete:  a.eraseDelete,
-		signals.ActivityEraseFinish:  a.eraseFinish,
-		signals.ActivityEraseLate:    a.eraseLate,
-		signals.ActivityPersonFind:   a.personFind,
-		signals.ActivityPersonForget: a.personForget,
-		signals.ActivityPersonFinish: a.personFinish,
-		signals.ActivityRetainFind:   a.retainFind,
-		signals.ActivityRetainClose:  a.retainClose,
-		signals.ActivityRetainCheck:  a.retainCheck,
-		signals.ActivityRetainDone:   a.retainDone,
+		job.ActivityEraseFind:    a.eraseFind,
+		job.ActivityEraseDelete:  a.eraseDelete,
+		job.ActivityEraseFinish:  a.eraseFinish,
+		job.ActivityEraseLate:    a.eraseLate,
+		job.ActivityPersonFind:   a.personFind,
+		job.ActivityPersonForget: a.personForget,
+		job.ActivityPersonFinish: a.personFinish,
+		job.ActivityRetainFind:   a.retainFind,
+		job.ActivityRetainClose:  a.retainClose,
+		job.ActivityRetainCheck:  a.retainCheck,
+		job.ActivityRetainDone:   a.retainDone,
 	}
 }
 
-// RegisterKnowledge registers the activities that run on the [signals.KnowledgeTaskQueue].
+// RegisterKnowledge registers the activities that run on the [job.KnowledgeTaskQueue].
 func (a *Activities) RegisterKnowledge(r Registrar) {
 	for name, f := range map[string]any{
-		signals.ActivityFetchDocument:       a.fetchDocument,
-		signals.ActivitySplitDocument:       a.splitDocument,
-		signals.ActivityEmbedChunks:         a.embedChunks,
-		signals.ActivityContextualizeChunks: a.contextualizeChunks,
-		signals.ActivityFinishDocument:      a.finishDocument,
+		job.ActivityFetchDocument:       a.fetchDocument,
+		job.ActivitySplitDocument:       a.splitDocument,
+		job.ActivityEmbedChunks:         a.embedChunks,
+		job.ActivityContextualizeChunks: a.contextualizeChunks,
+		job.ActivityFinishDocument:      a.finishDocument,
 
-		signals.ActivityExtractEntities: a.extractEntities,
+		job.ActivityExtractEntities: a.extractEntities,
 	} {
 		r.RegisterActivityWithOptions(f, activity.RegisterOptions{Name: name})
 	}

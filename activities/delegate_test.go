@@ -50,7 +50,7 @@ func endStep(status signals.TurnStatus) step.End {
 func (w *fixture) endDelegate(in step.End) (step.EndReply, error) {
 	w.t.Helper()
 	var out step.EndReply
-	v, err := w.env.ExecuteActivity(signals.ActivityEndDelegate, in)
+	v, err := w.env.ExecuteActivity(step.ActivityEndDelegate, in)
 	if err == nil {
 		require.NoError(w.t, v.Get(&out))
 	}

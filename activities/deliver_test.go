@@ -11,6 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -31,7 +32,7 @@ func TestDeliver(t *testing.T) {
 			}
 		})
 		var out signals.PostResult
-		v, err := w.env.ExecuteActivity(signals.ActivityDeliver, d)
+		v, err := w.env.ExecuteActivity(job.ActivityDeliver, d)
 		if err == nil {
 			require.NoError(t, v.Get(&out))
 		}
@@ -78,7 +79,7 @@ func TestDeliver(t *testing.T) {
 		require.Empty(t, got)
 	})
 	t.Run("a worker that is not made for it says so", func(t *testing.T) {
-		_, err := newFixture(t, nil).env.ExecuteActivity(signals.ActivityDeliver, right)
+		_, err := newFixture(t, nil).env.ExecuteActivity(job.ActivityDeliver, right)
 		app := appError(t, err)
 		require.Equal(t, step.ErrTypeConfig, app.Type())
 		require.Contains(t, app.Message(), "activities.Config.Deliver is not set")

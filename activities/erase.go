@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/erasures"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/scheduleversions"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
@@ -23,23 +24,23 @@ import (
 // Histories deletes what Temporal has of threads: the runs of their workflows, and the schedules that post to them.
 type Histories interface {
 	Stop(ctx context.Context, namespace, threadID string) error
-	Find(ctx context.Context, namespace, threadID string, others, schedules []string) (signals.FoundWorkflows, error)
-	Delete(ctx context.Context, runs []signals.WorkflowRun) error
+	Find(ctx context.Context, namespace, threadID string, others, schedules []string) (job.FoundWorkflows, error)
+	Delete(ctx context.Context, runs []job.WorkflowRun) error
 	Schedules(ctx context.Context, namespace string, threads ...string) (map[string][]string, error)
 	DeleteSchedules(ctx context.Context, namespace string, ids []string) error
 
 	// Erase starts the workflow that erases a thread. While one runs, it fails.
-	Erase(ctx context.Context, in signals.EraseStep) error
+	Erase(ctx context.Context, in job.EraseStep) error
 
 	// Has reports whether the history of a run has a value of which concerns says so, and Began whether its first event does.
-	Has(ctx context.Context, run signals.WorkflowRun, concerns func(json.RawMessage) bool) (bool, error)
-	Began(ctx context.Context, run signals.WorkflowRun, concerns func(json.RawMessage) bool) (bool, error)
+	Has(ctx context.Context, run job.WorkflowRun, concerns func(json.RawMessage) bool) (bool, error)
+	Began(ctx context.Context, run job.WorkflowRun, concerns func(json.RawMessage) bool) (bool, error)
 
 	// Title returns the title that the memo of a thread's workflow has, "" if it has none or does not run.
 	Title(ctx context.Context, namespace, threadID string) (string, error)
 
 	// Forget has a thread forget a person, and Change changes one. Change returns false if the thread does not run.
-	Forget(ctx context.Context, namespace, threadID string, f signals.Forget) error
+	Forget(ctx context.Context, namespace, threadID string, f job.Forget) error
 	Change(ctx context.Context, namespace, threadID string, change signals.ThreadChange) (bool, error)
 	// Resting reports whether a thread has nothing to do, or no workflow.
 	Resting(ctx context.Context, namespace, threadID string) (bool, error)
@@ -48,28 +49,28 @@ type Histories interface {
 
 // eraseFind reserves the key of a thread, so that nothing is stored for it from then on, stops its workflow and its steps, and
 // finds what there is to delete.
-func (a *Activities) eraseFind(ctx context.Context, in signals.EraseStep) (signals.EraseFound, error) {
+func (a *Activities) eraseFind(ctx context.Context, in job.EraseStep) (job.EraseFound, error) {
 	defer beating(ctx)()
 	return a.findThread(ctx, in)
 }
 
-func (a *Activities) findThread(ctx context.Context, in signals.EraseStep) (signals.EraseFound, error) {
+func (a *Activities) findThread(ctx context.Context, in job.EraseStep) (job.EraseFound, error) {
 	key := event.ThreadKey{Namespace: in.Namespace, ThreadID: in.ThreadID}
 	h, err := a.histories(in)
 	if err != nil {
-		return signals.EraseFound{}, err
+		return job.EraseFound{}, err
 	}
 	if err := a.cfg.Store.MarkErased(ctx, key); err != nil {
-		return signals.EraseFound{}, err
+		return job.EraseFound{}, err
 	}
 	if err := h.Stop(ctx, in.Namespace, in.ThreadID); err != nil {
-		return signals.EraseFound{}, err
+		return job.EraseFound{}, err
 	}
 	// Steps that run notice it with their next heartbeat anyway.
 	if err := a.cfg.Stream.Notify(ctx, key, stream.Notice{Reason: "the thread is erased"}); err != nil {
 		a.log.WarnContext(ctx, "telling steps of an erased thread to stop", "thread", in.ThreadID, "error", err)
 	}
-	out := signals.EraseFound{}
+	out := job.EraseFound{}
 	contents, err := a.cfg.Store.ThreadContents(ctx, key)
 	if err != nil {
 		return out, err
@@ -96,7 +97,7 @@ func (a *Activities) findThread(ctx context.Context, in signals.EraseStep) (sign
 		return out, err
 	}
 	out.Threads = append(out.Threads, stored...)
-	if most := signals.MaxErasedThreads + 1; len(out.Threads) > most {
+	if most := job.MaxErasedThreads + 1; len(out.Threads) > most {
 		slices.Sort(out.Threads)
 		out.Threads = slices.Compact(out.Threads)
 		out.Threads = out.Threads[:min(len(out.Threads), most)] // the erasure notices that there is one too many
@@ -119,7 +120,7 @@ func (a *Activities) ingestions(ctx context.Context, key event.ThreadKey, docume
 		}
 		for revision := 1; revision <= d.Revision; revision++ {
 			if revision < d.Revision || d.ThreadID == key.ThreadID {
-				ids = append(ids, signals.IngestWorkflowID(key.Namespace, id, revision))
+				ids = append(ids, job.IngestWorkflowID(key.Namespace, id, revision))
 			}
 		}
 	}
@@ -127,12 +128,12 @@ func (a *Activities) ingestions(ctx context.Context, key event.ThreadKey, docume
 }
 
 // eraseDelete deletes what was found of a thread, and what has come since.
-func (a *Activities) eraseDelete(ctx context.Context, in signals.EraseDelete) error {
+func (a *Activities) eraseDelete(ctx context.Context, in job.EraseDelete) error {
 	defer beating(ctx)()
 	return a.deleteThread(ctx, in)
 }
 
-func (a *Activities) deleteThread(ctx context.Context, in signals.EraseDelete) error {
+func (a *Activities) deleteThread(ctx context.Context, in job.EraseDelete) error {
 	key := event.ThreadKey{Namespace: in.Namespace, ThreadID: in.ThreadID}
 	h, err := a.histories(in.EraseStep)
 	if err != nil {
@@ -178,7 +179,7 @@ func (l *looks) pause(ctx context.Context) error {
 }
 
 // deleteRuns deletes runs until none is found.
-func (a *Activities) deleteRuns(ctx context.Context, h Histories, in signals.EraseDelete) error {
+func (a *Activities) deleteRuns(ctx context.Context, h Histories, in job.EraseDelete) error {
 	asked := map[string]bool{}
 	var looks looks
 	for until := time.Now().Add(deletedWithin); ; {
@@ -187,7 +188,7 @@ func (a *Activities) deleteRuns(ctx context.Context, h Histories, in signals.Era
 			return err
 		}
 		// Each request is a task of its own for Temporal.
-		fresh := slices.DeleteFunc(slices.Clone(found.Runs), func(run signals.WorkflowRun) bool { return asked[run.RunID] })
+		fresh := slices.DeleteFunc(slices.Clone(found.Runs), func(run job.WorkflowRun) bool { return asked[run.RunID] })
 		if err := h.Delete(ctx, fresh); err != nil {
 			return err
 		}
@@ -216,7 +217,7 @@ func pause(ctx context.Context, d time.Duration) error {
 
 // eraseFinish cleans the files of the store, looks at everything again and stores the receipt. The look comes last: a thread may
 // be started again while the files are cleaned. What it finds is deleted, and cleaned by the next attempt.
-func (a *Activities) eraseFinish(ctx context.Context, in signals.EraseFinish) (signals.Erasure, error) {
+func (a *Activities) eraseFinish(ctx context.Context, in job.EraseFinish) (signals.Erasure, error) {
 	defer beating(ctx)()
 	out := signals.Erasure{
 		Namespace: in.Namespace, ThreadID: in.ThreadID, Threads: in.Progress.Threads, By: in.By, RequestedAt: in.Progress.RequestedAt,
@@ -245,7 +246,7 @@ func (a *Activities) eraseFinish(ctx context.Context, in signals.EraseFinish) (s
 }
 
 // lookAgain looks for what is left of the threads of an erasure, and deletes it.
-func (a *Activities) lookAgain(ctx context.Context, in signals.EraseFinish) (all signals.ErasedCounts, err error) {
+func (a *Activities) lookAgain(ctx context.Context, in job.EraseFinish) (all signals.ErasedCounts, err error) {
 	h, err := a.histories(in.EraseStep)
 	if err != nil {
 		return all, err
@@ -278,14 +279,14 @@ func (a *Activities) lookAgain(ctx context.Context, in signals.EraseFinish) (all
 		if left == (signals.ErasedCounts{}) {
 			continue
 		}
-		step := in.EraseStep
-		step.ThreadID = id
-		again, err := a.findThread(ctx, step)
+		of := in.EraseStep
+		of.ThreadID = id
+		again, err := a.findThread(ctx, of)
 		if err != nil {
 			return all, err
 		}
 		again.Workflows, again.Schedules = append(again.Workflows, others...), append(again.Schedules, own...)
-		if err := a.deleteThread(ctx, signals.EraseDelete{EraseStep: step, Found: again}); err != nil {
+		if err := a.deleteThread(ctx, job.EraseDelete{EraseStep: of, Found: again}); err != nil {
 			return all, err
 		}
 	}
@@ -293,7 +294,7 @@ func (a *Activities) lookAgain(ctx context.Context, in signals.EraseFinish) (all
 }
 
 // eraseLate begins the erasure of a thread that was erased and has been started again.
-func (a *Activities) eraseLate(ctx context.Context, in signals.EraseStep) error {
+func (a *Activities) eraseLate(ctx context.Context, in job.EraseStep) error {
 	h, err := a.histories(in)
 	if err != nil {
 		return err
@@ -301,7 +302,7 @@ func (a *Activities) eraseLate(ctx context.Context, in signals.EraseStep) error 
 	return h.Erase(ctx, in)
 }
 
-func (a *Activities) histories(in signals.EraseStep) (Histories, error) {
+func (a *Activities) histories(in job.EraseStep) (Histories, error) {
 	if a.cfg.Histories == nil {
 		return nil, configError(errors.New("this worker does not erase threads: activities.Config.Histories is not set"))
 	}

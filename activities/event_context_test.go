@@ -247,7 +247,7 @@ func TestObservationIsStoredOnce(t *testing.T) {
 			}
 			return llm.Response{Content: "ok"}, nil
 		}
-		require.NoError(t, w.retried(signals.ActivityCallModel, observeStep(changed())))
+		require.NoError(t, w.retried(step.ActivityCallModel, observeStep(changed())))
 		require.Equal(t, append(observedIDs[:5:5], uuid+".0.1.llm", uuid+".0.1", uuid+".0.1.final"), w.ids())
 		require.Len(t, w.model.requests, 3)
 		for i := range w.model.requests {

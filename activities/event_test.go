@@ -15,7 +15,6 @@ import (
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/rule"
-	"github.com/threadmill/threadmill/signals"
 )
 
 // ruled is a world with one rule, "f", that has a function. step lets it handle an event from the
@@ -37,7 +36,7 @@ func ruled(t *testing.T, f rule.Func, change ...func(*rule.Rule)) (w *fixture, i
 }
 
 func (w *fixture) handle(in step.Event) error {
-	_, err := w.env.ExecuteActivity(signals.ActivityHandleEvent, in)
+	_, err := w.env.ExecuteActivity(step.ActivityHandleEvent, in)
 	return err
 }
 
@@ -138,7 +137,7 @@ func TestAttemptsOfARule(t *testing.T) {
 		attempts, keys = append(attempts, c.Attempt), append(keys, c.Key(e))
 		return errors.New("disk full")
 	})
-	err := w.retried(signals.ActivityHandleEvent, in)
+	err := w.retried(step.ActivityHandleEvent, in)
 	require.Equal(t, "disk full (gave up after 3 attempts)", appError(t, err).Message())
 	require.Equal(t, []int{1, 2, 3}, attempts, "S3-24")
 	require.Equal(t, []string{keys[0], keys[0], keys[0]}, keys, "the key is the same each time")
@@ -150,7 +149,7 @@ func TestAttemptsOfARule(t *testing.T) {
 		}
 		return nil
 	})
-	require.NoError(t, w.retried(signals.ActivityHandleEvent, in))
+	require.NoError(t, w.retried(step.ActivityHandleEvent, in))
 	require.EqualValues(t, 3, runs.Load())
 }
 

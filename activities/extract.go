@@ -10,6 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/entities"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -69,7 +70,7 @@ func (a *Activities) extract(ctx context.Context, in step.Event) error {
 	if err != nil {
 		return err
 	}
-	var asked signals.EntityExtraction
+	var asked job.EntityExtraction
 	if err := event.DecodeJSON("payload", payload, &asked); err != nil {
 		return temporal.NewNonRetryableApplicationError("the event has no text: "+err.Error(), signals.RefusedType, err)
 	}
@@ -105,12 +106,12 @@ func (a *Activities) endEvent(ctx context.Context, in step.Event) error {
 }
 
 // extractEntities does the oldest queued extraction of a namespace.
-func (a *Activities) extractEntities(ctx context.Context, in signals.ExtractStep) (signals.ExtractedEntities, error) {
-	return indexStep(ctx, func(ctx context.Context) (signals.ExtractedEntities, error) {
+func (a *Activities) extractEntities(ctx context.Context, in job.ExtractStep) (job.ExtractedEntities, error) {
+	return indexStep(ctx, func(ctx context.Context) (job.ExtractedEntities, error) {
 		id, err := a.entities.Next(ctx, in.Namespace)
 		if unavailable, ok := errors.AsType[*entities.Unavailable](err); ok {
 			err = temporal.NewApplicationErrorWithCause(fmt.Sprintf("%s; it is tried again", unavailable.Reason), step.ErrTypeRetry, err)
 		}
-		return signals.ExtractedEntities{ID: id}, err
+		return job.ExtractedEntities{ID: id}, err
 	})
 }

@@ -25,7 +25,6 @@ import (
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/stream"
@@ -115,7 +114,7 @@ func modelStep() step.Model {
 
 func (w *fixture) callModel(in step.Model) (step.ModelReply, error) {
 	var out step.ModelReply
-	v, err := w.env.ExecuteActivity(signals.ActivityCallModel, in)
+	v, err := w.env.ExecuteActivity(step.ActivityCallModel, in)
 	if err == nil {
 		require.NoError(w.t, v.Get(&out))
 		w.reproduces(in)
@@ -159,7 +158,7 @@ func encoded(t *testing.T, v any) string {
 
 func (w *fixture) runTool(in step.Tool) (step.ToolReply, error) {
 	var out step.ToolReply
-	v, err := w.env.ExecuteActivity(signals.ActivityRunTool, in)
+	v, err := w.env.ExecuteActivity(step.ActivityRunTool, in)
 	if err == nil {
 		require.NoError(w.t, v.Get(&out))
 	}

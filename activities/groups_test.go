@@ -11,7 +11,6 @@ import (
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/internal/step"
-	"github.com/threadmill/threadmill/signals"
 )
 
 // directory is a company's list of groups, which may be out of order.
@@ -106,7 +105,7 @@ func TestLateMember(t *testing.T) {
 	w.asked(call("c1", "build", `{}`))
 	check := func(by, args string) (out step.CheckReply) {
 		input := step.Check{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", ToolCallID: "c1", By: by, Args: args, Late: true}
-		v, err := w.env.ExecuteActivity(signals.ActivityCheckDecision, input)
+		v, err := w.env.ExecuteActivity(step.ActivityCheckDecision, input)
 		require.NoError(t, err)
 		require.NoError(t, v.Get(&out))
 		return out
@@ -131,7 +130,7 @@ func TestLateMemberOfBoth(t *testing.T) {
 	w.asked(call("c1", "task", `{"tool":"build","arguments":{}}`))
 	may := func(by string) bool {
 		input := step.Check{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", ToolCallID: "c1", By: by, Late: true}
-		v, err := w.env.ExecuteActivity(signals.ActivityCheckDecision, input)
+		v, err := w.env.ExecuteActivity(step.ActivityCheckDecision, input)
 		require.NoError(t, err)
 		var out step.CheckReply
 		require.NoError(t, v.Get(&out))

@@ -17,7 +17,6 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -36,7 +35,7 @@ func hooked(t *testing.T, hooks []hook.Hook, processors ...hook.Processor) (*fix
 
 func (w *fixture) runHooks(in step.Hook) (step.HookReply, error) {
 	var out step.HookReply
-	v, err := w.env.ExecuteActivity(signals.ActivityRunHooks, in)
+	v, err := w.env.ExecuteActivity(step.ActivityRunHooks, in)
 	if err == nil {
 		require.NoError(w.t, v.Get(&out))
 	}

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/step"
@@ -78,8 +79,8 @@ func (a *Activities) announceUnchanged(ctx context.Context, in step.Event, doc s
 		return nil
 	}
 	doc.ThreadID = in.Thread.ThreadID
-	input := signals.IngestStep{Namespace: in.Thread.Namespace, Document: doc.ID, Revision: doc.Revision, Source: doc.Source}
-	return a.announce(ctx, signals.FinishStep{IngestStep: input, Result: signals.IngestResult{Status: signals.IngestUnchanged}}, doc, store.KnowledgeDigest([]byte(in.EventID))[:16])
+	input := job.IngestStep{Namespace: in.Thread.Namespace, Document: doc.ID, Revision: doc.Revision, Source: doc.Source}
+	return a.announce(ctx, job.FinishStep{IngestStep: input, Result: job.IngestResult{Status: job.IngestUnchanged}}, doc, store.KnowledgeDigest([]byte(in.EventID))[:16])
 }
 
 // ingestion reads the payload of an event as hooks left it.
@@ -119,33 +120,33 @@ func (a *Activities) customPayload(ctx context.Context, ref step.Ref, eventID st
 	return it.Payload, nil
 }
 
-func revision(in signals.IngestStep) store.KnowledgeRevision {
+func revision(in job.IngestStep) store.KnowledgeRevision {
 	return store.KnowledgeRevision{Document: in.Document, Number: in.Revision}
 }
 
-func (a *Activities) fetchDocument(ctx context.Context, in signals.IngestStep) (signals.FetchedDocument, error) {
-	return indexStep(ctx, func(ctx context.Context) (signals.FetchedDocument, error) {
+func (a *Activities) fetchDocument(ctx context.Context, in job.IngestStep) (job.FetchedDocument, error) {
+	return indexStep(ctx, func(ctx context.Context) (job.FetchedDocument, error) {
 		return a.library.Fetch(ctx, in.Namespace, revision(in), in.Force)
 	})
 }
 
-func (a *Activities) splitDocument(ctx context.Context, in signals.IngestStep) (signals.ParsedDocument, error) {
-	return indexStep(ctx, func(ctx context.Context) (signals.ParsedDocument, error) {
+func (a *Activities) splitDocument(ctx context.Context, in job.IngestStep) (job.ParsedDocument, error) {
+	return indexStep(ctx, func(ctx context.Context) (job.ParsedDocument, error) {
 		return a.library.Split(ctx, in.Namespace, revision(in))
 	})
 }
 
-func (a *Activities) contextualizeChunks(ctx context.Context, in signals.ContextualizeStep) (signals.ContextualizedChunks, error) {
-	return indexStep(ctx, func(ctx context.Context) (signals.ContextualizedChunks, error) {
+func (a *Activities) contextualizeChunks(ctx context.Context, in job.ContextualizeStep) (job.ContextualizedChunks, error) {
+	return indexStep(ctx, func(ctx context.Context) (job.ContextualizedChunks, error) {
 		return a.library.Contextualize(ctx, in.Namespace, revision(in.IngestStep), in.From)
 	})
 }
 
-func (a *Activities) embedChunks(ctx context.Context, in signals.IngestStep) (signals.EmbeddedChunks, error) {
-	return indexStep(ctx, func(ctx context.Context) (signals.EmbeddedChunks, error) {
+func (a *Activities) embedChunks(ctx context.Context, in job.IngestStep) (job.EmbeddedChunks, error) {
+	return indexStep(ctx, func(ctx context.Context) (job.EmbeddedChunks, error) {
 		if own := a.library.Embedder(); in.Embedder != "" && in.Embedder != own {
 			// It may reach another worker. If none has this embedder any more, the step gives up in the end.
-			return signals.EmbeddedChunks{}, &library.Unavailable{
+			return job.EmbeddedChunks{}, &library.Unavailable{
 				Reason: fmt.Sprintf("the worker has the embedder %q, and is asked for vectors of %q", own, in.Embedder), After: otherWorker,
 			}
 		}
@@ -158,7 +159,7 @@ func (a *Activities) embedChunks(ctx context.Context, in signals.IngestStep) (si
 }
 
 // finishDocument makes a revision visible, or notes why it failed, and announces it in the thread that asked for it.
-func (a *Activities) finishDocument(ctx context.Context, in signals.FinishStep) error {
+func (a *Activities) finishDocument(ctx context.Context, in job.FinishStep) error {
 	_, err := indexStep(ctx, func(ctx context.Context) (struct{}, error) {
 		doc, err := a.library.Finish(ctx, in.Namespace, revision(in.IngestStep), in.Result)
 		if err != nil || doc.ThreadID == "" || a.cfg.Deliver == nil {
@@ -171,7 +172,7 @@ func (a *Activities) finishDocument(ctx context.Context, in signals.FinishStep) 
 
 // announce posts the end of an ingestion to the thread that asked for it. A thread that is closed or erased, or was never opened,
 // is told nothing. An end is what the thread is told once.
-func (a *Activities) announce(ctx context.Context, in signals.FinishStep, doc store.KnowledgeDocument, end string) error {
+func (a *Activities) announce(ctx context.Context, in job.FinishStep, doc store.KnowledgeDocument, end string) error {
 	post := signals.NewPost(fmt.Sprintf("rag-%s-%s", doc.ID, end), event.NewMessage{
 		ThreadID: doc.ThreadID, SenderID: signals.RAGSender, SenderType: event.CreatedBySystem, Content: announcement(in, doc),
 		Metadata: map[string]any{"document": doc.ID, "source": doc.Source, "status": string(in.Result.Status)},
@@ -183,17 +184,17 @@ func (a *Activities) announce(ctx context.Context, in signals.FinishStep, doc st
 	return err
 }
 
-func announcement(in signals.FinishStep, doc store.KnowledgeDocument) string {
+func announcement(in job.FinishStep, doc store.KnowledgeDocument) string {
 	name := doc.Source
 	if doc.Title != "" {
 		name = fmt.Sprintf("%s (%s)", doc.Title, doc.Source)
 	}
 	switch in.Result.Status {
-	case signals.IngestFailed:
+	case job.IngestFailed:
 		return fmt.Sprintf("The document %s could not be indexed: %s", name, in.Result.Error)
-	case signals.IngestUnchanged:
+	case job.IngestUnchanged:
 		return fmt.Sprintf("The document %s has not changed since it was indexed.", name)
-	case signals.IngestIndexed, signals.IngestSuperseded:
+	case job.IngestIndexed, job.IngestSuperseded:
 	}
 	if doc.Chunks == 1 {
 		return fmt.Sprintf("The document %s is indexed, in one chunk.", name)
@@ -214,7 +215,7 @@ func ingestError(ctx context.Context, err error) error {
 		return nil
 	}
 	if errors.Is(err, store.ErrSuperseded) {
-		return temporal.NewNonRetryableApplicationError(err.Error(), signals.SupersededType, err)
+		return temporal.NewNonRetryableApplicationError(err.Error(), job.SupersededType, err)
 	}
 	var failed *library.Error
 	if errors.As(err, &failed) || errors.Is(err, store.ErrInvalid) {

@@ -18,7 +18,6 @@ import (
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 )
@@ -335,11 +334,11 @@ func TestRetryShowsAfresh(t *testing.T) {
 		}
 		return llm.Response{Content: "half"}, nil
 	}
-	err := w.retried(signals.ActivityCallModel, modelStep())
+	err := w.retried(step.ActivityCallModel, modelStep())
 	require.ErrorContains(t, err, "gave up after 2 attempts")
 	second := modelStep()
 	second.MessageID = "e1.0.2"
-	require.NoError(t, w.retried(signals.ActivityCallModel, second))
+	require.NoError(t, w.retried(step.ActivityCallModel, second))
 	var shown []string
 	for _, e := range w.live() {
 		if e.Event != nil && e.Event.MessageID == "e1.0.2" {
@@ -402,7 +401,7 @@ func TestConfigurationErrors(t *testing.T) {
 func TestRecordAndNotify(t *testing.T) {
 	w := newFixture(t, nil)
 	for range 2 {
-		_, err := w.env.ExecuteActivity(signals.ActivityRecord, step.Record{Thread: ref, Flush: step.Flush{
+		_, err := w.env.ExecuteActivity(step.ActivityRecord, step.Record{Thread: ref, Flush: step.Flush{
 			Records: says("e1", "hello").Records, Row: &step.Row{Title: "A title", Status: "open", Agents: []string{"bob"}},
 		}})
 		require.NoError(t, err)
@@ -411,7 +410,7 @@ func TestRecordAndNotify(t *testing.T) {
 	row, err := w.store.Thread(context.Background(), ref)
 	require.NoError(t, err)
 	require.Equal(t, "A title", row.Title)
-	_, err = w.env.ExecuteActivity(signals.ActivityNotify, step.Notify{Thread: ref, TraceID: "e1"})
+	_, err = w.env.ExecuteActivity(step.ActivityNotify, step.Notify{Thread: ref, TraceID: "e1"})
 	require.NoError(t, err)
 }
 
@@ -442,7 +441,7 @@ func TestLateRetryOfARow(t *testing.T) {
 	opened := step.Flush{Records: says("e1", "hello").Records, Row: &step.Row{Number: 7, Title: "Old", Status: "open", Agents: []string{"alice", "bob"}}}
 	closed := step.Flush{Row: &step.Row{Number: 8, Title: "New", Status: "closed", Agents: []string{"alice", "bob", "carol"}, Metadata: json.RawMessage(`{"a":1}`)}}
 	stored := func(flush step.Flush) store.Thread {
-		_, err := w.env.ExecuteActivity(signals.ActivityRecord, step.Record{Thread: ref, Flush: flush})
+		_, err := w.env.ExecuteActivity(step.ActivityRecord, step.Record{Thread: ref, Flush: flush})
 		require.NoError(t, err)
 		row, err := w.store.Thread(context.Background(), ref)
 		require.NoError(t, err)

@@ -14,7 +14,6 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/tool/shell"
@@ -107,7 +106,7 @@ func TestBentPathOfADecision(t *testing.T) {
 	w := newFixture(t, ruledAt(desk), write)
 	w.asked(call("c1", "write", `{"path":"x"}`))
 	check := func(args string) (out step.CheckReply) {
-		v, err := w.env.ExecuteActivity(signals.ActivityCheckDecision, step.Check{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", ToolCallID: "c1", By: "ann", Args: args})
+		v, err := w.env.ExecuteActivity(step.ActivityCheckDecision, step.Check{Thread: ref, Agent: "assistant", MessageID: "e1.0.1", ToolCallID: "c1", By: "ann", Args: args})
 		require.NoError(t, err)
 		require.NoError(t, v.Get(&out))
 		return out
@@ -145,7 +144,7 @@ func TestChangedSinceAsked(t *testing.T) {
 			} {
 				w := rooted(t, root)
 				w.asked(c)
-				v, err := w.env.ExecuteActivity(signals.ActivityCheckDecision, d)
+				v, err := w.env.ExecuteActivity(step.ActivityCheckDecision, d)
 				require.NoError(t, err)
 				var checked step.CheckReply
 				require.NoError(t, v.Get(&checked))
@@ -210,7 +209,7 @@ func TestGrantOfAnotherRoot(t *testing.T) {
 				plan, err := w.planCalls(input)
 				require.NoError(t, err)
 				require.Equal(t, seen, plan.Calls[0].Guard.WorkingDirectory, "people see where it runs")
-				v, err := w.env.ExecuteActivity(signals.ActivityCheckDecision, step.Check{
+				v, err := w.env.ExecuteActivity(step.ActivityCheckDecision, step.Check{
 					Thread: ref, Agent: "assistant", MessageID: "e1.0.1", ToolCallID: "c1", By: "ann", Pattern: pattern,
 				})
 				require.NoError(t, err)

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/erasures"
 	"github.com/threadmill/threadmill/internal/forget"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/scheduleversions"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/transcript"
@@ -35,7 +36,7 @@ const (
 )
 
 // personFind finds the threads of a page that have something of the person.
-func (a *Activities) personFind(ctx context.Context, in signals.PersonStep) (out signals.FoundPerson, err error) {
+func (a *Activities) personFind(ctx context.Context, in job.PersonStep) (out job.FoundPerson, err error) {
 	defer beating(ctx)()
 	p, err := a.person(ctx, in)
 	if errors.Is(err, store.ErrNotFound) {
@@ -144,17 +145,17 @@ func rowOf(row store.Thread) json.RawMessage {
 
 // personForget replaces a person in a thread, and in the threads of its sub-agents. An attempt that fails leaves what it has counted to
 // the next one; what one has counted that is killed is lost. Until one succeeds, the erasure tells why.
-func (a *Activities) personForget(ctx context.Context, in signals.PersonStep) (signals.ForgotPerson, error) {
+func (a *Activities) personForget(ctx context.Context, in job.PersonStep) (job.ForgotPerson, error) {
 	p, err := a.person(ctx, in)
 	if errors.Is(err, store.ErrNotFound) || err == nil && p == nil {
-		return signals.ForgotPerson{}, nil // there is no such erasure any more, as the next look tells
+		return job.ForgotPerson{}, nil // there is no such erasure any more, as the next look tells
 	}
 	if err != nil {
-		return signals.ForgotPerson{}, err
+		return job.ForgotPerson{}, err
 	}
 	wait, err := erasures.Waits(ctx, a.cfg.Store, in.Namespace, in.ID, in.ThreadID)
 	if err != nil {
-		return signals.ForgotPerson{}, readError(err)
+		return job.ForgotPerson{}, readError(err)
 	}
 	wait.ThreadID = in.ThreadID
 	out, err := a.forgetIn(ctx, p, in, &wait)
@@ -182,7 +183,7 @@ func whyWaiting(err error) string {
 }
 
 // forgetIn is one attempt of personForget. wait is what the attempts before it have waited for.
-func (a *Activities) forgetIn(ctx context.Context, p *forget.Person, in signals.PersonStep, wait *erasures.Wait) (out signals.ForgotPerson, err error) {
+func (a *Activities) forgetIn(ctx context.Context, p *forget.Person, in job.PersonStep, wait *erasures.Wait) (out job.ForgotPerson, err error) {
 	out.Counts = wait.Counts
 	if activity.HasHeartbeatDetails(ctx) { // they have those too
 		if err := activity.GetHeartbeatDetails(ctx, &out.Counts); err != nil {
@@ -245,7 +246,7 @@ func (a *Activities) endedErasing(ctx context.Context, key event.ThreadKey) erro
 	_, err = erasures.Load(ctx, a.cfg.Store, key.Namespace, key.ThreadID)
 	if errors.Is(err, store.ErrNotFound) {
 		return temporal.NewApplicationError(fmt.Sprintf("thread %s is being erased, and has no receipt yet: if workflow %s does not run, erase the thread again",
-			key.ThreadID, signals.EraseWorkflowID(key.Namespace, key.ThreadID)), step.ErrTypeLeft)
+			key.ThreadID, job.EraseWorkflowID(key.Namespace, key.ThreadID)), step.ErrTypeLeft)
 	}
 	return readErrorOf(err)
 }
@@ -468,7 +469,7 @@ func (f *forgetting) temporal(ctx context.Context, key event.ThreadKey, s *forge
 	if !clean {
 		f.left = fmt.Sprintf("thread %s has %d deleted runs that visibility lists", key.ThreadID, found.Listed)
 	}
-	var closed []signals.WorkflowRun
+	var closed []job.WorkflowRun
 	for _, run := range found.Runs {
 		has, err := h.Has(ctx, run, concerns)
 		clean = clean && !has
@@ -500,7 +501,7 @@ func (f *forgetting) temporal(ctx context.Context, key event.ThreadKey, s *forge
 
 // tell has a thread continue as new without the person, once for each run. If its runs go on to begin with something of the person, that
 // does not help, and is not repeated.
-func (f *forgetting) tell(ctx context.Context, key event.ThreadKey, run signals.WorkflowRun, s *forget.Spoken, concerns func(json.RawMessage) bool) error {
+func (f *forgetting) tell(ctx context.Context, key event.ThreadKey, run job.WorkflowRun, s *forget.Spoken, concerns func(json.RawMessage) bool) error {
 	if !f.told[run.RunID] {
 		began, err := f.cfg.Histories.Began(ctx, run, concerns)
 		if err != nil {
@@ -514,7 +515,7 @@ func (f *forgetting) tell(ctx context.Context, key event.ThreadKey, run signals.
 			f.continued[key.ThreadID]++
 		}
 		f.told[run.RunID] = true
-		err = f.cfg.Histories.Forget(ctx, key.Namespace, key.ThreadID, signals.Forget{
+		err = f.cfg.Histories.Forget(ctx, key.Namespace, key.ThreadID, job.Forget{
 			Person: f.Name, Pseudonym: f.Pseudonym, Terms: f.Terms,
 			Turns: newest(s.Turns, maxForgetTurns), Titles: newest(s.Titles, maxForgetTitles), Inherited: s.Inherited,
 		})
@@ -530,7 +531,7 @@ func newest(all []string, most int) []string { return all[max(0, len(all)-most):
 
 // personFinish deletes what the person has beside threads and the name in the request, cleans the files of the store and stores the
 // receipt. The rest of the request is deleted last.
-func (a *Activities) personFinish(ctx context.Context, in signals.PersonFinish) (out signals.PersonErasure, err error) {
+func (a *Activities) personFinish(ctx context.Context, in job.PersonFinish) (out signals.PersonErasure, err error) {
 	defer beating(ctx)()
 	p, err := a.person(ctx, in.PersonStep)
 	if errors.Is(err, store.ErrNotFound) {
@@ -559,7 +560,7 @@ func (a *Activities) personFinish(ctx context.Context, in signals.PersonFinish) 
 }
 
 // person returns the person of an erasure, whom only the store knows; nil if nothing was found any more.
-func (a *Activities) person(ctx context.Context, in signals.PersonStep) (*forget.Person, error) {
+func (a *Activities) person(ctx context.Context, in job.PersonStep) (*forget.Person, error) {
 	if a.cfg.Histories == nil {
 		return nil, configError(errors.New("this worker does not erase people: activities.Config.Histories is not set"))
 	}

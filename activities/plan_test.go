@@ -11,14 +11,13 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
 )
 
 func (w *fixture) planCalls(in step.Plan) (step.PlanReply, error) {
 	var out step.PlanReply
-	v, err := w.env.ExecuteActivity(signals.ActivityPlanCalls, in)
+	v, err := w.env.ExecuteActivity(step.ActivityPlanCalls, in)
 	if err == nil {
 		require.NoError(w.t, v.Get(&out))
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/stream"
 )
 
@@ -72,7 +72,7 @@ func TestBegins(t *testing.T) {
 	t.Run("S3-52 that of each attempt", func(t *testing.T) {
 		w := newFixture(t, nil)
 		w.model.answer = says(1, llm.Delta{Text: "a"}, llm.Delta{Text: "b"})
-		require.NoError(t, w.retried(signals.ActivityCallModel, modelStep()))
+		require.NoError(t, w.retried(step.ActivityCallModel, modelStep()))
 		require.Equal(t, []string{"stream 1 *", "stream 1 a", "stream 1 b", "reset 2 ", "stream 2 *", "stream 2 a", "stream 2 b"}, w.pieces("e1.0.1"))
 	})
 	t.Run("again, if the mark may be lost", func(t *testing.T) {

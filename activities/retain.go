@@ -9,6 +9,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/retention"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -18,22 +19,22 @@ import (
 const retainBatch = 100
 
 // retainFind finds the next batch of what has become too old.
-func (a *Activities) retainFind(ctx context.Context, in signals.RetainStep) (signals.RetainFound, error) {
+func (a *Activities) retainFind(ctx context.Context, in job.RetainStep) (job.RetainFound, error) {
 	now := activity.GetInfo(ctx).StartedTime
-	var out signals.RetainFound
+	var out job.RetainFound
 	next := in
 	next.UpdatedAt, next.ThreadID = time.Time{}, ""
 	var err error
 	switch in.Phase {
-	case "", signals.RetainIdle:
-		if next.Phase = signals.RetainClosed; in.Limits.IdleThreads > 0 {
+	case "", job.RetainIdle:
+		if next.Phase = job.RetainClosed; in.Limits.IdleThreads > 0 {
 			out.Close, err = a.due(ctx, in, &next, store.ThreadOpen, now.Add(-in.Limits.IdleThreads))
 		}
-	case signals.RetainClosed:
-		if next.Phase = signals.RetainToolLogs; in.Limits.ClosedThreads > 0 {
+	case job.RetainClosed:
+		if next.Phase = job.RetainToolLogs; in.Limits.ClosedThreads > 0 {
 			out.Erase, err = a.due(ctx, in, &next, store.ThreadClosed, now.Add(-in.Limits.ClosedThreads))
 		}
-	case signals.RetainToolLogs:
+	case job.RetainToolLogs:
 		if in.Limits.ToolLogs > 0 {
 			out.ToolLogs, err = a.cfg.Store.PruneToolLogs(ctx, in.Namespace, now.Add(-in.Limits.ToolLogs))
 		}
@@ -53,7 +54,7 @@ func readErrorOf(err error) error {
 }
 
 // due returns the threads of a batch that are due, and sets the place of the next batch of the phase, if there is one.
-func (a *Activities) due(ctx context.Context, in signals.RetainStep, next *signals.RetainStep, status string, before time.Time) ([]string, error) {
+func (a *Activities) due(ctx context.Context, in job.RetainStep, next *job.RetainStep, status string, before time.Time) ([]string, error) {
 	page := store.ThreadPage{Status: status, Limit: retainBatch, CursorUpdatedAt: in.UpdatedAt, CursorID: in.ThreadID}
 	if in.UpdatedAt.IsZero() {
 		page.CursorUpdatedAt = before
@@ -72,14 +73,14 @@ func (a *Activities) due(ctx context.Context, in signals.RetainStep, next *signa
 		last := rows[len(rows)-1]
 		next.Phase, next.UpdatedAt, next.ThreadID = in.Phase, last.UpdatedAt, last.ID
 		if next.Phase == "" {
-			next.Phase = signals.RetainIdle
+			next.Phase = job.RetainIdle
 		}
 	}
 	return due, nil
 }
 
 // retainClose closes a thread, unless it is no longer idle. It reports whether it has asked the thread to close.
-func (a *Activities) retainClose(ctx context.Context, in signals.RetainClose) (bool, error) {
+func (a *Activities) retainClose(ctx context.Context, in job.RetainClose) (bool, error) {
 	row, err := a.cfg.Store.Thread(ctx, event.ThreadKey{Namespace: in.Namespace, ThreadID: in.ThreadID})
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
@@ -102,7 +103,7 @@ func (a *Activities) retainClose(ctx context.Context, in signals.RetainClose) (b
 }
 
 // retainCheck reports whether a closed thread is still due.
-func (a *Activities) retainCheck(ctx context.Context, in signals.RetainCheck) (bool, error) {
+func (a *Activities) retainCheck(ctx context.Context, in job.RetainCheck) (bool, error) {
 	row, err := a.cfg.Store.Thread(ctx, event.ThreadKey{Namespace: in.Namespace, ThreadID: in.ThreadID})
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
@@ -114,7 +115,7 @@ func (a *Activities) retainCheck(ctx context.Context, in signals.RetainCheck) (b
 }
 
 // retainDone stores the receipt of a pass.
-func (a *Activities) retainDone(ctx context.Context, in signals.RetainStep) error {
+func (a *Activities) retainDone(ctx context.Context, in job.RetainStep) error {
 	defer beating(ctx)()
 	if in.Pass.Erased+in.Pass.ToolLogs+in.Pass.Failed > 0 {
 		if err := a.cfg.Store.Scrub(ctx); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -22,8 +23,8 @@ func TestRetainCloseWithoutWorkflow(t *testing.T) {
 			})
 			_, err := w.store.Append(t.Context(), ref, store.Batch{Thread: &store.ThreadUpdate{Status: store.ThreadOpen, Agents: []string{"bob"}}})
 			require.NoError(t, err)
-			in := signals.RetainClose{Namespace: ref.Namespace, ThreadID: ref.ThreadID, IdleThreads: time.Nanosecond}
-			v, err := w.env.ExecuteActivity(signals.ActivityRetainClose, in)
+			in := job.RetainClose{Namespace: ref.Namespace, ThreadID: ref.ThreadID, IdleThreads: time.Nanosecond}
+			v, err := w.env.ExecuteActivity(job.ActivityRetainClose, in)
 			require.NoError(t, err)
 			var closed bool
 			require.NoError(t, v.Get(&closed))
@@ -33,7 +34,7 @@ func TestRetainCloseWithoutWorkflow(t *testing.T) {
 			require.Equal(t, store.ThreadClosed, row.Status)
 
 			for after, want := range map[time.Duration]bool{time.Nanosecond: true, time.Hour: false, 0: false} {
-				v, err := w.env.ExecuteActivity(signals.ActivityRetainCheck, signals.RetainCheck{Namespace: ref.Namespace, ThreadID: ref.ThreadID, ClosedThreads: after})
+				v, err := w.env.ExecuteActivity(job.ActivityRetainCheck, job.RetainCheck{Namespace: ref.Namespace, ThreadID: ref.ThreadID, ClosedThreads: after})
 				require.NoError(t, err)
 				var due bool
 				require.NoError(t, v.Get(&due))
@@ -49,10 +50,10 @@ func TestRetainDoneOnce(t *testing.T) {
 	w := newFixture(t, func(c *activities.Config) {
 		c.Retained = func(_ context.Context, pass signals.Retained) { passes = append(passes, pass) }
 	})
-	first := signals.RetainStep{Namespace: ref.Namespace, Pass: signals.Retained{StartedAt: time.Unix(1, 0).UTC(), Erased: 3}}
-	second := signals.RetainStep{Namespace: ref.Namespace, Pass: signals.Retained{StartedAt: time.Unix(2, 0).UTC(), Closed: 1}}
-	for _, in := range []signals.RetainStep{first, first, second} {
-		_, err := w.env.ExecuteActivity(signals.ActivityRetainDone, in)
+	first := job.RetainStep{Namespace: ref.Namespace, Pass: signals.Retained{StartedAt: time.Unix(1, 0).UTC(), Erased: 3}}
+	second := job.RetainStep{Namespace: ref.Namespace, Pass: signals.Retained{StartedAt: time.Unix(2, 0).UTC(), Closed: 1}}
+	for _, in := range []job.RetainStep{first, first, second} {
+		_, err := w.env.ExecuteActivity(job.ActivityRetainDone, in)
 		require.NoError(t, err)
 	}
 	require.Len(t, passes, 2)

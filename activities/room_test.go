@@ -97,7 +97,7 @@ func TestContextsInFlight(t *testing.T) {
 		in.Thread.ThreadID = thread
 		env := w.newEnv()
 		go func() {
-			_, err := env.ExecuteActivity(signals.ActivityCallModel, in)
+			_, err := env.ExecuteActivity(step.ActivityCallModel, in)
 			ended <- err
 		}()
 	}
@@ -173,7 +173,7 @@ func TestModelCallWaits(t *testing.T) {
 			other.Thread.ThreadID = "other"
 			env, ended := w.newEnv(), make(chan error, 1)
 			go func() {
-				_, err := env.ExecuteActivity(signals.ActivityCallModel, other)
+				_, err := env.ExecuteActivity(step.ActivityCallModel, other)
 				ended <- err
 			}()
 			require.Eventually(t, func() bool { return c.waits(w.all) }, testenv.Patience, testenv.Tick)

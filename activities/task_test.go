@@ -46,7 +46,7 @@ func (w *fixture) taskStep(c event.ToolCall, runs string) step.Task {
 func (w *fixture) runTask(in step.Task) (step.TaskReply, error) {
 	w.t.Helper()
 	var out step.TaskReply
-	v, err := w.env.ExecuteActivity(signals.ActivityRunTask, in)
+	v, err := w.env.ExecuteActivity(step.ActivityRunTask, in)
 	if err == nil {
 		require.NoError(w.t, v.Get(&out))
 	}
@@ -240,7 +240,7 @@ func TestTaskIsLookedAtBeforeItBegins(t *testing.T) {
 				decisionOn("c1", event.Approval{Decision: event.DecisionApprove, By: "ann", Digest: digestOf(t, "build", "{}"), Definition: build.def.Digest()}),
 				event.NewRecord("c1.revoked.1", event.TypeApproval, "e1", "e1", time.Now(), event.Approval{ToolCallID: "c1", Decision: event.DecisionRevoked, By: "ben"}),
 			}})
-			require.NoError(t, w.retried(signals.ActivityRunTask, in))
+			require.NoError(t, w.retried(step.ActivityRunTask, in))
 			require.Zero(t, build.runs.Load())
 			log := w.toolLog("c1")
 			require.Equal(t, store.ToolDenied, log.Status)
@@ -279,7 +279,7 @@ func TestAttemptsOfATask(t *testing.T) {
 		return tool.Result{}, tool.Retryable(errors.New("timeout"))
 	}, func(d *tool.Definition) { d.Idempotent, d.MaxAttempts = true, 2 })
 	w := newFixture(t, nil, fails)
-	require.NoError(t, w.retried(signals.ActivityRunTask, w.taskStep(call("c1", "build", "{}"), "build")))
+	require.NoError(t, w.retried(step.ActivityRunTask, w.taskStep(call("c1", "build", "{}"), "build")))
 	require.EqualValues(t, 2, fails.runs.Load())
 	require.Equal(t, store.ToolFailed, w.toolLog("c1").Status)
 }

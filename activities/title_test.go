@@ -29,7 +29,7 @@ func titleStep() step.Title {
 
 func (w *fixture) title(in step.Title) (step.TitleReply, error) {
 	var out step.TitleReply
-	v, err := w.env.ExecuteActivity(signals.ActivityTitleThread, in)
+	v, err := w.env.ExecuteActivity(step.ActivityTitleThread, in)
 	if err == nil {
 		require.NoError(w.t, v.Get(&out))
 	}
@@ -233,7 +233,7 @@ func TestTitleAfterAnOutage(t *testing.T) {
 		broken.Store, c.Store = teststore.Of(c.Store), broken
 	})
 	w.model.answer = replies("Trip to Lisbon")
-	require.NoError(t, w.retried(signals.ActivityTitleThread, titleStep()))
+	require.NoError(t, w.retried(step.ActivityTitleThread, titleStep()))
 	require.Equal(t, "Trip to Lisbon", w.row().Title)
 	require.Equal(t, []string{"e1", "t1.titled"}, w.ids())
 	require.Len(t, broken.failed, 4)

@@ -14,7 +14,6 @@ import (
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/step"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -166,7 +165,7 @@ func TestAttemptsOfIdempotentTool(t *testing.T) {
 		return tool.Result{}, tool.Retryable(errors.New("timeout"))
 	}}
 	w := newFixture(t, nil, fails)
-	require.NoError(t, w.retried(signals.ActivityRunTool, w.asked(call("c1", "get", "{}"))))
+	require.NoError(t, w.retried(step.ActivityRunTool, w.asked(call("c1", "get", "{}"))))
 	require.EqualValues(t, 2, fails.runs.Load())
 	require.Equal(t, "Error: timeout", stored[event.Message](w, "c1.result").Content)
 }

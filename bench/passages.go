@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/job"
+	"github.com/threadmill/threadmill/internal/job/jobclient"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -63,8 +64,8 @@ func (m *meter) ingest(ctx context.Context, l language) (*passagesReport, error)
 	lib := library.New(library.Config{
 		Store: teststore.Of(m.world.store),
 		Start: func(ctx context.Context, namespace string, d store.KnowledgeDocument, force bool) error {
-			started = append(started, signals.IngestWorkflowID(namespace, d.ID, d.Revision))
-			return m.world.mill.threads.Ingest(ctx, signals.IngestStep{
+			started = append(started, job.IngestWorkflowID(namespace, d.ID, d.Revision))
+			return jobclient.Client{Temporal: m.world.temporal, TaskQueue: millQueue}.Ingest(ctx, job.IngestStep{
 				Namespace: namespace, Document: d.ID, Revision: d.Revision, Source: d.Source, Force: force,
 			})
 		},
@@ -77,11 +78,11 @@ func (m *meter) ingest(ctx context.Context, l language) (*passagesReport, error)
 		}
 	}
 	for _, id := range started {
-		var out signals.IngestResult
+		var out job.IngestResult
 		if err := m.world.temporal.GetWorkflow(ctx, id, "").Get(ctx, &out); err != nil {
 			return nil, fmt.Errorf("%s: %w", id, err)
 		}
-		if out.Status != signals.IngestIndexed {
+		if out.Status != job.IngestIndexed {
 			return nil, fmt.Errorf("%s ended %s: %s", id, out.Status, out.Error)
 		}
 		report.Chunks += out.Chunks

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -103,8 +103,8 @@ func (b *bookshelf) ingest(ctx context.Context, content *store.KnowledgeContent)
 		more = batch.More
 	}
 	embedding := time.Since(split)
-	_, err = b.library.Finish(ctx, searchNamespace, r, signals.IngestResult{
-		Status: signals.IngestIndexed, Format: parsed.Format, Title: parsed.Title, Bytes: fetched.Bytes,
+	_, err = b.library.Finish(ctx, searchNamespace, r, job.IngestResult{
+		Status: job.IngestIndexed, Format: parsed.Format, Title: parsed.Title, Bytes: fetched.Bytes,
 	})
 	b.embedding += embedding
 	b.indexing += time.Since(began) - embedding

@@ -2,8 +2,6 @@ package signals
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"regexp"
@@ -21,22 +19,6 @@ const (
 
 	// HookWorkflow runs the hooks and processors of one event.
 	HookWorkflow = "hook"
-
-	ActivityCallModel = "call_model"
-	ActivityRunTool   = "run_tool"
-	ActivityRecord    = "record"
-	ActivityNotify    = "notify"
-	ActivityRunHooks  = "run_hooks"
-	ActivityPlanCalls = "plan_calls"
-
-	// ActivityLoadEvent loads the content of an event whose payload is only in the store.
-	ActivityLoadEvent = "load_event"
-
-	// ActivityHandleEvent runs the Go function of a rule.
-	ActivityHandleEvent = "handle_event"
-
-	// ActivityTitleThread generates a title for a thread.
-	ActivityTitleThread = "title_thread"
 )
 
 // DefaultTaskQueue is the task queue of the devserver and of command worker.
@@ -54,13 +36,6 @@ const (
 	// SignalWake has no payload and no effect, except that an idle thread looks at the build on which it should run. It is not
 	// for clients.
 	SignalWake = "wake"
-
-	// SignalHookDecided is sent by a hook workflow to a thread that has continued as new since it
-	// started the workflow. It is not for clients.
-	SignalHookDecided = "hook_decided"
-
-	// SignalReport requests [SignalHookDecided] from a hook workflow. It is not for clients.
-	SignalReport = "report"
 )
 
 // Names of updates.
@@ -104,16 +79,6 @@ const (
 // MaxPayload is the maximum size of a post's payload, in bytes. Temporal itself rejects more than 2
 // MiB.
 const MaxPayload = 256 << 10
-
-// FairnessKey returns the fairness key of what belongs to a namespace: the threads of namespaces take turns on a task queue.
-func FairnessKey(namespace string) string {
-	const limit = 64 // bytes, the server's limit
-	if len(namespace) <= limit {
-		return namespace
-	}
-	sum := sha256.Sum256([]byte(namespace))
-	return hex.EncodeToString(sum[:])
-}
 
 // WorkflowID returns the id of a thread's workflow.
 func WorkflowID(namespace, threadID string) string { return "thread/" + namespace + "/" + threadID }

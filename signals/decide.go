@@ -22,9 +22,6 @@ const (
 	// SignalAnswerInput and UpdateAnswerInput have an [InputAnswers] as payload.
 	SignalAnswerInput = "answer_input"
 	UpdateAnswerInput = "answer_input"
-
-	// ActivityCheckDecision validates the edited arguments or the pattern of a decision.
-	ActivityCheckDecision = "check_decision"
 )
 
 // Decide is a decision on a tool call that waits for approval: the payload of signal and update

@@ -9,18 +9,6 @@ import (
 // accepts the same signals, updates and queries.
 const DelegateWorkflow = "delegate"
 
-// Names of signals and activities between parent and child threads. They are not for clients.
-const (
-	// SignalSubAgentEnded reports to the parent thread how a sub-agent ended.
-	SignalSubAgentEnded = "subagent_ended"
-	// SignalSubAgentApprovals reports to the parent thread that a call of the sub-agent needs
-	// approval or input, and SignalSubAgentDecision that it no longer does.
-	SignalSubAgentApprovals = "subagent_approvals"
-	SignalSubAgentDecision  = "subagent_decision"
-
-	ActivityEndDelegate = "end_delegate"
-)
-
 // Metadata fields of a sub-agent's thread: the parent thread and the tool call that started it.
 const (
 	MetadataParent     = "parentThreadId"

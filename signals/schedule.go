@@ -10,12 +10,6 @@ import (
 
 // Names for schedules.
 const (
-	// DeliverWorkflow is one run of a schedule: it posts to the schedule's thread. Its input is the
-	// [Schedule], and its id a [DeliverWorkflowID] followed by the time of the run, which Temporal
-	// appends.
-	DeliverWorkflow = "deliver"
-
-	ActivityDeliver = "deliver"
 
 	// NotFoundType is the type of the application error of a run whose thread does not exist. For a
 	// closed thread, the type is [ClosedType]; for an invalid post, [RefusedType].
@@ -172,10 +166,6 @@ func ScheduleID(namespace, id string) string { return "schedule/" + namespace + 
 func ParseScheduleID(scheduleID string) (namespace, id string, err error) {
 	return parseScheduled("schedule/", scheduleID)
 }
-
-// DeliverWorkflowID returns the workflow id of a schedule's runs. Temporal appends "-" and the
-// time.
-func DeliverWorkflowID(namespace, id string) string { return "deliver/" + namespace + "/" + id }
 
 func parseScheduled(prefix, s string) (namespace, id string, err error) {
 	rest, ok := strings.CutPrefix(s, prefix)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -36,7 +37,7 @@ func TestScheduleIDs(t *testing.T) {
 		require.Error(t, err, wrong)
 	}
 
-	run, err := signals.ParseScheduledRun(signals.DeliverWorkflowID("acme", "s-1") + "-2026-01-02T08:30:00Z")
+	run, err := signals.ParseScheduledRun(job.DeliverWorkflowID("acme", "s-1") + "-2026-01-02T08:30:00Z")
 	require.NoError(t, err)
 	require.Equal(t, signals.ScheduledRun{Namespace: "acme", ScheduleID: "s-1", At: at}, run)
 	for _, wrong := range []string{

@@ -14,15 +14,10 @@ const (
 	// TaskWorkflow runs one background task.
 	TaskWorkflow = "task"
 
-	ActivityRunTask = "run_task"
-
 	// SignalCompleteTask and UpdateCompleteTask complete a task from outside its workflow.
 	SignalCompleteTask = "complete_task"
 	UpdateCompleteTask = "complete_task"
 	UpdateCancelTask   = "cancel_task"
-
-	// SignalTaskReport is sent by a task's workflow to its thread. It is not for clients.
-	SignalTaskReport = "task_report"
 
 	QueryTasks = "tasks"
 )

@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/tracing"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -42,7 +43,7 @@ func (c Config) temporalTracing() interceptor.Interceptor {
 	// It fails only without a tracer.
 	options := tracing.TemporalOptions(c.TracerProvider.Tracer(Scope))
 	options.SpanStarter = func(ctx context.Context, t trace.Tracer, name string, opts ...trace.SpanStartOption) trace.Span {
-		_, span := t.Start(ctx, signals.ActivityOf(name), opts...) // the names of spans are few, and attributes say the rest
+		_, span := t.Start(ctx, job.ActivityOf(name), opts...) // the names of spans are few, and attributes say the rest
 		if c.Content {
 			return span
 		}
@@ -60,7 +61,7 @@ const tagActivityType = "activity_type"
 func (h fewActivities) WithTags(tags map[string]string) client.MetricsHandler {
 	if name, ok := tags[tagActivityType]; ok {
 		tags = maps.Clone(tags)
-		tags[tagActivityType] = signals.ActivityOf(name)
+		tags[tagActivityType] = job.ActivityOf(name)
 	}
 	return fewActivities{h.MetricsHandler.WithTags(tags)}
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/signals"
@@ -172,7 +173,7 @@ func TestBudgetOfARequestBelow(t *testing.T) {
 			require.LessOrEqual(t, billed(added), 4+6+2)
 			require.LessOrEqual(t, len(check.Only(t, children)), beginAndEnd+21+15+c.run, check.Describe(children[0]))
 			check.Only(t, slices.DeleteFunc(slices.Clone(added), func(e *history.HistoryEvent) bool {
-				return e.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() != signals.SignalSubAgentApprovals
+				return e.GetWorkflowExecutionSignaledEventAttributes().GetSignalName() != step.SignalSubAgentApprovals
 			}))
 		})
 	}

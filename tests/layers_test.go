@@ -19,7 +19,7 @@ var layers = [][]string{
 	{"stream"},
 	{"auth"},
 	{"signals"},
-	{"internal/searchattr", "internal/redaction", "internal/forget", "internal/tracing", "telemetry"},
+	{"internal/job", "internal/searchattr", "internal/redaction", "internal/forget", "internal/tracing", "telemetry"},
 	{"webhook"},
 	{"internal/step", "internal/addressing"},
 	{"internal/thread", "internal/transcript", "internal/modelcontext", "internal/knowledge", "internal/builtin", "internal/names", "internal/registry", "internal/sealed", "internal/toolserver", "internal/modellimit"},
@@ -84,7 +84,7 @@ var boundaries = []boundary{
 	{
 		name:  "S4-109 decisions are plain Go, without Temporal, I/O or chance",
 		rooms: []string{"internal/thread", "internal/step", "internal/addressing", "internal/knowledge"},
-		only:  []string{"event", "hook", "signals", "internal/recordid", "internal/strictjson", "internal/traceparent", "internal/step", "internal/addressing", "internal/thread", "internal/transcript", "internal/modelcontext", "internal/knowledge", "rule", "github.com/oklog/ulid/v2", "github.com/google/uuid"},
+		only:  []string{"event", "hook", "signals", "internal/recordid", "internal/strictjson", "internal/traceparent", "internal/job", "internal/step", "internal/addressing", "internal/thread", "internal/modelcontext", "internal/knowledge", "rule", "github.com/oklog/ulid/v2", "github.com/google/uuid"},
 		plain: true,
 	},
 	{

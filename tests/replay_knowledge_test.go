@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -55,7 +56,7 @@ func recordKnowledge(t *testing.T, o harness.Options) {
 			d := documents.AwaitDocument(w, source, 1)
 			for revision := 1; revision <= d.Revision; revision++ {
 				n++
-				storeEnded(t, w, fmt.Sprintf("%s-ingest%d", name, n), signals.IngestWorkflowID(w.TaskQueue, d.ID, revision))
+				storeEnded(t, w, fmt.Sprintf("%s-ingest%d", name, n), job.IngestWorkflowID(w.TaskQueue, d.ID, revision))
 			}
 		}
 	}
@@ -66,7 +67,7 @@ func recordKnowledge(t *testing.T, o harness.Options) {
 			Name: "vectors/two", Dimension: index.Embedders[0].Dimension, Chunks: index.Chunks,
 		})
 	}, testenv.Patience, testenv.Tick)
-	storeEnded(t, w, "embed", signals.EmbedWorkflowID(w.TaskQueue))
+	storeEnded(t, w, "embed", job.EmbedWorkflowID(w.TaskQueue))
 	recordContexts(t, o)
 }
 
@@ -76,7 +77,7 @@ func recordContexts(t *testing.T, o harness.Options) {
 	o.Configure = documents.Writes(t, documents.NewWriter(t), "model")
 	w := harness.New(t, o)
 	d := documents.Ingested(w, w.Open(), "manual.md", documents.Sections("first", 60))
-	storeEnded(t, w, "ingestcontexts", signals.IngestWorkflowID(w.TaskQueue, d.ID, 1))
+	storeEnded(t, w, "ingestcontexts", job.IngestWorkflowID(w.TaskQueue, d.ID, 1))
 }
 
 // storeEnded stores the history of a workflow when it has ended.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/signals"
@@ -41,7 +42,7 @@ func TestOpenedWithTitle(t *testing.T) {
 	for _, id := range []string{byHTTP, byGo} {
 		require.Equal(t, given, title(id))
 		for _, e := range check.Settle(w, id) {
-			require.NotEqual(t, signals.ActivityTitleThread, e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName())
+			require.NotEqual(t, step.ActivityTitleThread, e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName())
 		}
 	}
 }

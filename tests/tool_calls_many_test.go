@@ -12,6 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
@@ -73,7 +74,7 @@ func TestManyToolCalls(t *testing.T) {
 			require.Len(t, check.Results(w, id), c.stored)
 			activities := 0
 			for _, e := range check.Settle(w, id) {
-				if e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == signals.ActivityRunTool {
+				if e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == step.ActivityRunTool {
 					activities++
 				}
 			}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -102,7 +103,7 @@ func (r *Runtime) settle(ctx context.Context, threadID string) {
 	for {
 		d, err := r.world.temporal.DescribeWorkflowExecution(ctx, signals.WorkflowID(r.Client().Namespace(), threadID), "")
 		storing := slices.ContainsFunc(d.GetPendingActivities(), func(a *workflowpb.PendingActivityInfo) bool {
-			return a.GetActivityType().GetName() == signals.ActivityRecord
+			return a.GetActivityType().GetName() == step.ActivityRecord
 		})
 		if err != nil || d.GetPendingWorkflowTask() == nil && !storing {
 			return // without such a thread, there is nothing to read

@@ -36,7 +36,7 @@ func (w *fixture) checks(answer func(step.Check) step.CheckReply) *[]step.Check 
 		defer mu.Unlock()
 		*asked = append(*asked, in)
 		return answer(in), nil
-	}, activity.RegisterOptions{Name: signals.ActivityCheckDecision})
+	}, activity.RegisterOptions{Name: step.ActivityCheckDecision})
 	return asked
 }
 
@@ -174,7 +174,7 @@ func TestApprovalThatDoesNotHold(t *testing.T) {
 		}
 		require.Equal(t, "c1.decision.2", in.DecisionID)
 		return w.runTool(ctx, in)
-	}, activity.RegisterOptions{Name: signals.ActivityRunTool, DisableAlreadyRegisteredCheck: true})
+	}, activity.RegisterOptions{Name: step.ActivityRunTool, DisableAlreadyRegisteredCheck: true})
 	w.then(func() { w.post("e1", "go") })
 	w.then(func() { w.decide("c1", event.DecisionApprove, "") })
 	w.then(func() {
@@ -202,7 +202,7 @@ func TestGuardedTask(t *testing.T) {
 			p := asksWith("c1", step.ApprovalPlan{})
 			p.By, p.Task = step.ByTask, &step.TaskPlan{Tool: "build", Deadline: time.Hour}
 			w := newFixture(t)
-			w.forward(signals.SignalTaskReport)
+			w.forward(step.SignalTaskReport)
 			w.model = func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 				if in.EventID == "e1" {
 					return script(p)(ctx, in)

@@ -96,7 +96,7 @@ func (t approvals) check(ctx workflow.Context, d signals.Decide) step.CheckReply
 		return step.CheckReply{}
 	}
 	var reply step.CheckReply
-	if err := localFirst(ctx, bounded, "check a decision", signals.ActivityCheckDecision, input, &reply); err != nil {
+	if err := localFirst(ctx, bounded, "check a decision", step.ActivityCheckDecision, input, &reply); err != nil {
 		why, _ := explain(err)
 		return step.CheckReply{Field: cmp.Or(d.Checked(), "by"), Problem: "could not be checked: " + why}
 	}

@@ -20,12 +20,12 @@ type children struct{ *conversation }
 
 func (t children) handlers() []handler {
 	all := []handler{
-		onSignal(t.conversation, signals.SignalSubAgentEnded, t.subAgentEnded),
-		onSignal(t.conversation, signals.SignalSubAgentApprovals, t.subAgentRequest),
-		onSignal(t.conversation, signals.SignalSubAgentDecision, t.subAgentDecision),
+		onSignal(t.conversation, step.SignalSubAgentEnded, t.subAgentEnded),
+		onSignal(t.conversation, step.SignalSubAgentApprovals, t.subAgentRequest),
+		onSignal(t.conversation, step.SignalSubAgentDecision, t.subAgentDecision),
 	}
 	if t.state.ParentLink.Parent != nil {
-		all = append(all, handler{signal: signals.SignalReport, receive: subAgent(t).reportRequested})
+		all = append(all, handler{signal: step.SignalReport, receive: subAgent(t).reportRequested})
 	}
 	return all
 }

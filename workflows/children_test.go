@@ -38,7 +38,7 @@ func delegating(t *testing.T, f *fakes, sub func(context.Context, step.Model) (s
 	t.Helper()
 	w := fixtureWith(t, f)
 	w.SetDetachedChildWait(false)
-	w.forward(signals.SignalSubAgentApprovals, signals.SignalSubAgentDecision, signals.SignalSubAgentEnded)
+	w.forward(step.SignalSubAgentApprovals, step.SignalSubAgentDecision, step.SignalSubAgentEnded)
 	f.model = func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 		switch {
 		case in.Thread.ThreadID != "t1":
@@ -216,7 +216,7 @@ func TestThreadMovesWhileASubAgentWorks(t *testing.T) {
 	f := newFakes(t)
 	next := moving(t, f)
 	w := delegating(t, f, answering)
-	reports := box[struct{}](w, subWorkflowID, signals.SignalReport, nil)
+	reports := box[struct{}](w, subWorkflowID, step.SignalReport, nil)
 	decisions := box[signals.Decide](w, subWorkflowID, signals.SignalDecide, nil)
 	w.then(func() {
 		require.NotEmpty(t, reports.all())
@@ -226,9 +226,9 @@ func TestThreadMovesWhileASubAgentWorks(t *testing.T) {
 	})
 	w.then(func() {
 		require.Len(t, decisions.all(), 1)
-		w.SignalWorkflow(signals.SignalSubAgentDecision, step.SubAgentDecision{ThreadID: subThread, ToolCallID: "x1", Approval: &event.Approval{ToolCallID: "x1", Decision: event.DecisionApprove}})
+		w.SignalWorkflow(step.SignalSubAgentDecision, step.SubAgentDecision{ThreadID: subThread, ToolCallID: "x1", Approval: &event.Approval{ToolCallID: "x1", Decision: event.DecisionApprove}})
 		for range 2 {
-			w.SignalWorkflow(signals.SignalSubAgentEnded, step.SubAgentEnded{ThreadID: subThread, DelegateReply: step.DelegateReply{Status: signals.TurnCompleted, Usage: event.Usage{InputTokens: 9}}})
+			w.SignalWorkflow(step.SignalSubAgentEnded, step.SubAgentEnded{ThreadID: subThread, DelegateReply: step.DelegateReply{Status: signals.TurnCompleted, Usage: event.Usage{InputTokens: 9}}})
 		}
 	})
 	w.then(func() {
@@ -246,7 +246,7 @@ func TestSubAgentIsGoneWhenTheThreadHasMoved(t *testing.T) {
 	f := newFakes(t)
 	next := moving(t, f)
 	w := delegating(t, f, answering)
-	box[struct{}](w, subWorkflowID, signals.SignalReport, gone)
+	box[struct{}](w, subWorkflowID, step.SignalReport, gone)
 	w.run(next)
 	require.Contains(t, f.messages(), "c1.result: Error: the sub-agent ended without an answer: it was terminated")
 	require.Equal(t, []string{"t1", subThread, "t1", "t1"}, f.who())
@@ -262,7 +262,7 @@ func TestInterruptAfterTheThreadHasMoved(t *testing.T) {
 		cancelled = append(cancelled, id)
 		return nil
 	})
-	box[struct{}](w, subWorkflowID, signals.SignalReport, nil)
+	box[struct{}](w, subWorkflowID, step.SignalReport, nil)
 	w.then(func() { w.control(signals.ControlInterrupt) })
 	w.run(next)
 	require.Equal(t, []string{subWorkflowID}, cancelled)
@@ -375,8 +375,8 @@ func TestMessagesWhileASubAgentWaits(t *testing.T) {
 	})
 	for name, ends := range map[string]func(w *fixture){
 		"it answers after the thread has moved": func(w *fixture) {
-			w.SignalWorkflow(signals.SignalSubAgentDecision, step.SubAgentDecision{ThreadID: subThread, ToolCallID: "x1"})
-			w.SignalWorkflow(signals.SignalSubAgentEnded, step.SubAgentEnded{ThreadID: subThread, DelegateReply: step.DelegateReply{Status: signals.TurnCompleted}})
+			w.SignalWorkflow(step.SignalSubAgentDecision, step.SubAgentDecision{ThreadID: subThread, ToolCallID: "x1"})
+			w.SignalWorkflow(step.SignalSubAgentEnded, step.SubAgentEnded{ThreadID: subThread, DelegateReply: step.DelegateReply{Status: signals.TurnCompleted}})
 		},
 		"it is gone after the thread has moved": func(w *fixture) { w.decide("x1", event.DecisionApprove, "") },
 	} {
@@ -391,7 +391,7 @@ func TestMessagesWhileASubAgentWaits(t *testing.T) {
 
 			w = delegating(t, f, answering)
 			box[signals.Decide](w, subWorkflowID, signals.SignalDecide, gone)
-			box[struct{}](w, subWorkflowID, signals.SignalReport, nil)
+			box[struct{}](w, subWorkflowID, step.SignalReport, nil)
 			var said *answer
 			w.then(func() { said = w.update(signals.UpdateTurn, says("m3", "still there?")) })
 			w.then(func() {

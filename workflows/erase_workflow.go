@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -21,7 +22,7 @@ const (
 
 // erase erases a thread and the threads of its sub-agents. All of them are stopped before the first is deleted, so that they start
 // nothing that is not found. A step that fails is retried until it succeeds.
-func (w *Workflows) erase(ctx workflow.Context, in signals.EraseInput) (signals.Erasure, error) {
+func (w *Workflows) erase(ctx workflow.Context, in job.EraseInput) (signals.Erasure, error) {
 	if err := in.Validate(); err != nil {
 		return signals.Erasure{}, temporal.NewNonRetryableApplicationError("erasing a thread: "+err.Error(), signals.RefusedType, err)
 	}
@@ -37,7 +38,7 @@ func (w *Workflows) erase(ctx workflow.Context, in signals.EraseInput) (signals.
 	}
 	for steps := 0; e.Deleted < len(e.Threads); steps++ {
 		if steps == maxEraseSteps || steps > 0 && workflow.GetInfo(ctx).GetContinueAsNewSuggested() {
-			return signals.Erasure{}, workflow.NewContinueAsNewError(ctx, signals.EraseWorkflow, signals.EraseInput{EraseStep: e.step, Progress: &e.EraseProgress})
+			return signals.Erasure{}, workflow.NewContinueAsNewError(ctx, job.EraseWorkflow, job.EraseInput{EraseStep: e.step, Progress: &e.EraseProgress})
 		}
 		next := e.delete
 		if e.Stopped < len(e.Threads) {
@@ -48,7 +49,7 @@ func (w *Workflows) erase(ctx workflow.Context, in signals.EraseInput) (signals.
 		}
 	}
 	var out signals.Erasure
-	err := workflow.ExecuteActivity(activity(ctx, "look again"), signals.ActivityEraseFinish, signals.EraseFinish{EraseStep: e.step, Progress: e.EraseProgress}).Get(ctx, &out)
+	err := workflow.ExecuteActivity(activity(ctx, "look again"), job.ActivityEraseFinish, job.EraseFinish{EraseStep: e.step, Progress: e.EraseProgress}).Get(ctx, &out)
 	if err == nil {
 		workflow.SetCurrentDetails(ctx, fmt.Sprintf("%d threads are erased", len(e.Threads)))
 	}
@@ -57,8 +58,8 @@ func (w *Workflows) erase(ctx workflow.Context, in signals.EraseInput) (signals.
 
 // erasure is an erasure in its workflow.
 type erasure struct {
-	signals.EraseProgress
-	step signals.EraseStep
+	job.EraseProgress
+	step job.EraseStep
 
 	// known are the threads, as a set.
 	known map[string]bool
@@ -73,7 +74,7 @@ func (e *erasure) stop(ctx workflow.Context) error {
 	for _, sub := range found.Threads {
 		switch {
 		case e.known[sub]:
-		case len(e.Threads) == signals.MaxErasedThreads:
+		case len(e.Threads) == job.MaxErasedThreads:
 			e.Beyond = cmp.Or(e.Beyond, sub)
 		default:
 			e.known[sub] = true
@@ -89,12 +90,12 @@ func (e *erasure) stop(ctx workflow.Context) error {
 // delete deletes the next thread.
 func (e *erasure) delete(ctx workflow.Context) error {
 	// What belongs to the thread is found again: the state does not have all of it.
-	step, found, err := e.find(ctx, e.Threads[e.Deleted], "find ")
+	of, found, err := e.find(ctx, e.Threads[e.Deleted], "find ")
 	if err != nil {
 		return err
 	}
-	in := signals.EraseDelete{EraseStep: step, Found: found}
-	if err := workflow.ExecuteActivity(activity(ctx, "delete "+step.ThreadID), signals.ActivityEraseDelete, in).Get(ctx, nil); err != nil {
+	in := job.EraseDelete{EraseStep: of, Found: found}
+	if err := workflow.ExecuteActivity(activity(ctx, "delete "+of.ThreadID), job.ActivityEraseDelete, in).Get(ctx, nil); err != nil {
 		return err
 	}
 	for _, id := range found.Workflows {
@@ -108,11 +109,11 @@ func (e *erasure) delete(ctx workflow.Context) error {
 	return nil
 }
 
-func (e *erasure) find(ctx workflow.Context, threadID, why string) (step signals.EraseStep, found signals.EraseFound, err error) {
-	step = e.step
-	step.ThreadID = threadID
-	err = workflow.ExecuteActivity(activity(ctx, why+threadID), signals.ActivityEraseFind, step).Get(ctx, &found)
-	return step, found, err
+func (e *erasure) find(ctx workflow.Context, threadID, why string) (of job.EraseStep, found job.EraseFound, err error) {
+	of = e.step
+	of.ThreadID = threadID
+	err = workflow.ExecuteActivity(activity(ctx, why+threadID), job.ActivityEraseFind, of).Get(ctx, &found)
+	return of, found, err
 }
 
 func looked(ids []string, id string) []string {
@@ -130,9 +131,9 @@ const lateTimeout = 30 * time.Second
 func (t *conversation) eraseLate(ctx workflow.Context) error {
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
-	in := signals.EraseStep{Namespace: t.state.Namespace, ThreadID: t.state.ThreadID, Late: true}
+	in := job.EraseStep{Namespace: t.state.Namespace, ThreadID: t.state.ThreadID, Late: true}
 	opts := workflow.ActivityOptions{StartToCloseTimeout: lateTimeout, RetryPolicy: retry, Summary: "the thread was erased"}
-	if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), signals.ActivityEraseLate, in).Get(ctx, nil); err != nil {
+	if err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, opts), job.ActivityEraseLate, in).Get(ctx, nil); err != nil {
 		return err
 	}
 	return temporal.NewNonRetryableApplicationError(signals.ErrThreadErased.Error(), signals.ErasedType, signals.ErrThreadErased)

@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
@@ -28,20 +29,20 @@ type erasing struct {
 	found    map[string]int
 	deleted  []string
 	steps    int // of the run
-	finished *signals.EraseFinish
+	finished *job.EraseFinish
 	early    bool // a thread was deleted before all were stopped
 }
 
-func (e *erasing) find(_ context.Context, in signals.EraseStep) (signals.EraseFound, error) {
+func (e *erasing) find(_ context.Context, in job.EraseStep) (job.EraseFound, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.steps++
 	e.found[in.ThreadID]++
 	e.early = e.early || e.found[in.ThreadID] == 1 && len(e.deleted) > 0
-	return signals.EraseFound{Counts: signals.ErasedCounts{Records: 2}, Threads: e.subs[in.ThreadID], Workflows: []string{"delegate " + in.ThreadID}}, nil
+	return job.EraseFound{Counts: signals.ErasedCounts{Records: 2}, Threads: e.subs[in.ThreadID], Workflows: []string{"delegate " + in.ThreadID}}, nil
 }
 
-func (e *erasing) delete(_ context.Context, in signals.EraseDelete) error {
+func (e *erasing) delete(_ context.Context, in job.EraseDelete) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if in.Found.Workflows == nil {
@@ -51,13 +52,13 @@ func (e *erasing) delete(_ context.Context, in signals.EraseDelete) error {
 	return nil
 }
 
-func (e *erasing) finish(_ context.Context, in signals.EraseFinish) (signals.Erasure, error) {
+func (e *erasing) finish(_ context.Context, in job.EraseFinish) (signals.Erasure, error) {
 	e.finished = &in
 	return signals.Erasure{ThreadID: in.ThreadID}, nil
 }
 
 // run runs the erasure through all its runs, and returns how many there were.
-func (e *erasing) run(t *testing.T, in signals.EraseInput) (runs int) {
+func (e *erasing) run(t *testing.T, in job.EraseInput) (runs int) {
 	t.Helper()
 	for {
 		var suite testsuite.WorkflowTestSuite
@@ -66,11 +67,11 @@ func (e *erasing) run(t *testing.T, in signals.EraseInput) (runs int) {
 		env.SetTestTimeout(testenv.Patience)
 		env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: testenv.Patience})
 		(&workflows.Workflows{}).Register(env)
-		for name, do := range map[string]any{signals.ActivityEraseFind: e.find, signals.ActivityEraseDelete: e.delete, signals.ActivityEraseFinish: e.finish} {
+		for name, do := range map[string]any{job.ActivityEraseFind: e.find, job.ActivityEraseDelete: e.delete, job.ActivityEraseFinish: e.finish} {
 			env.RegisterActivityWithOptions(do, activity.RegisterOptions{Name: name})
 		}
 		e.steps = 0
-		env.ExecuteWorkflow(signals.EraseWorkflow, in)
+		env.ExecuteWorkflow(job.EraseWorkflow, in)
 		require.True(t, env.IsWorkflowCompleted())
 		require.LessOrEqual(t, e.steps, 250, "a run has a bounded history")
 		runs++
@@ -79,7 +80,7 @@ func (e *erasing) run(t *testing.T, in signals.EraseInput) (runs int) {
 			require.NoError(t, env.GetWorkflowError())
 			return runs
 		}
-		in = signals.EraseInput{}
+		in = job.EraseInput{}
 		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
 	}
 }
@@ -97,7 +98,7 @@ func TestEraseManyThreads(t *testing.T) {
 		e.subs[sub] = append(e.subs[sub], "t1") // a circle
 		want = append(want, e.subs[sub][:9]...)
 	}
-	runs := e.run(t, signals.EraseInput{EraseStep: signals.EraseStep{Namespace: "ns", ThreadID: "t1", By: "ann"}})
+	runs := e.run(t, job.EraseInput{EraseStep: job.EraseStep{Namespace: "ns", ThreadID: "t1", By: "ann"}})
 	require.Equal(t, 4, runs)
 	require.False(t, e.early, "all are stopped before the first is deleted")
 	require.ElementsMatch(t, want, e.deleted)
@@ -112,13 +113,13 @@ func TestEraseManyThreads(t *testing.T) {
 // TestEraseTooManyThreads: a thread that does not fit into an erasure is named.
 func TestEraseTooManyThreads(t *testing.T) {
 	e := &erasing{subs: map[string][]string{"last": {"t1", "one more", "two more"}}, found: map[string]int{}}
-	progress := signals.EraseProgress{Threads: []string{"t1"}, Stopped: signals.MaxErasedThreads - 1, Deleted: signals.MaxErasedThreads - 1}
-	for len(progress.Threads) < signals.MaxErasedThreads-1 {
+	progress := job.EraseProgress{Threads: []string{"t1"}, Stopped: job.MaxErasedThreads - 1, Deleted: job.MaxErasedThreads - 1}
+	for len(progress.Threads) < job.MaxErasedThreads-1 {
 		progress.Threads = append(progress.Threads, fmt.Sprintf("t1.%d", len(progress.Threads)))
 	}
 	progress.Threads = append(progress.Threads, "last")
-	e.run(t, signals.EraseInput{EraseStep: signals.EraseStep{Namespace: "ns", ThreadID: "t1"}, Progress: &progress})
+	e.run(t, job.EraseInput{EraseStep: job.EraseStep{Namespace: "ns", ThreadID: "t1"}, Progress: &progress})
 	require.Equal(t, []string{"last"}, e.deleted)
-	require.Len(t, e.finished.Progress.Threads, signals.MaxErasedThreads)
+	require.Len(t, e.finished.Progress.Threads, job.MaxErasedThreads)
 	require.Equal(t, "one more", e.finished.Progress.Beyond)
 }

@@ -271,10 +271,10 @@ func worldOf(t *testing.T, f *fakes, all *workflows.Workflows) *fixture {
 	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: testenv.Patience})
 	all.Register(w)
 	for name, fn := range map[string]any{
-		signals.ActivityCallModel: f.callModel, signals.ActivityRunTool: f.runTool,
-		signals.ActivityRecord: f.record, signals.ActivityNotify: f.notify,
-		signals.ActivityRunHooks: f.runHooks, signals.ActivityPlanCalls: f.planCalls, signals.ActivityLoadEvent: f.loadEvent,
-		signals.ActivityHandleEvent: f.handleEvent, signals.ActivityRunTask: f.runTask, signals.ActivityEndDelegate: f.endDelegate,
+		step.ActivityCallModel: f.callModel, step.ActivityRunTool: f.runTool,
+		step.ActivityRecord: f.record, step.ActivityNotify: f.notify,
+		step.ActivityRunHooks: f.runHooks, step.ActivityPlanCalls: f.planCalls, step.ActivityLoadEvent: f.loadEvent,
+		step.ActivityHandleEvent: f.handleEvent, step.ActivityRunTask: f.runTask, step.ActivityEndDelegate: f.endDelegate,
 	} {
 		w.RegisterActivityWithOptions(fn, activity.RegisterOptions{Name: name})
 	}

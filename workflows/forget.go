@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/internal/forget"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -16,11 +17,11 @@ import (
 type forgets struct{ *conversation }
 
 func (t forgets) handlers() []handler {
-	return []handler{onSignal(t.conversation, signals.SignalForget, t.forget)}
+	return []handler{onSignal(t.conversation, job.SignalForget, t.forget)}
 }
 
 // forget ends the turns in progress that have something of the person: arguments that people approved, for example, cannot be replaced.
-func (t forgets) forget(ctx workflow.Context, name string, f signals.Forget) {
+func (t forgets) forget(ctx workflow.Context, name string, f job.Forget) {
 	p, err := personOf(f)
 	if err != nil {
 		t.state.Reject(workflow.Now(ctx), name, nil, err)
@@ -59,7 +60,7 @@ func (t *conversation) forgetting() []*forget.Person {
 	return t.people
 }
 
-func personOf(f signals.Forget) (*forget.Person, error) {
+func personOf(f job.Forget) (*forget.Person, error) {
 	p, err := forget.New(f.Person, f.Pseudonym, f.Terms)
 	if err != nil {
 		return nil, err

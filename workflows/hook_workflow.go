@@ -15,7 +15,6 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/thread"
-	"github.com/threadmill/threadmill/signals"
 )
 
 // hook runs the hooks and processors of one event, in order, until one of them settles it.
@@ -121,7 +120,7 @@ func (h *hookRun) run(ctx workflow.Context, batch []hook.Spec) (step.HookReply, 
 		summary = "load the event"
 	}
 	var reply step.HookReply
-	call := localStep{quick: h.in.WereQuick && h.attempt == 0, activity: signals.ActivityRunHooks, summary: summary, shown: summary, reply: &reply, input: func(local step.Local) any {
+	call := localStep{quick: h.in.WereQuick && h.attempt == 0, activity: step.ActivityRunHooks, summary: summary, shown: summary, reply: &reply, input: func(local step.Local) any {
 		input.Local = local
 		return input
 	}}

@@ -394,12 +394,12 @@ func TestHookWorkflowReports(t *testing.T) {
 	h := newHearing(t, setOf(t, []hook.Hook{personHook("p")}))
 	(&persons{}).register(h.fixture)
 	var reported []step.HookDecided
-	h.OnSignalExternalWorkflow(mock.Anything, signals.WorkflowID("ns", "t1"), "", signals.SignalHookDecided, mock.Anything).
+	h.OnSignalExternalWorkflow(mock.Anything, signals.WorkflowID("ns", "t1"), "", step.SignalHookDecided, mock.Anything).
 		Return(func(_, _, _, _ string, arg any) error {
 			reported = append(reported, arg.(step.HookDecided))
 			return nil
 		})
-	h.then(func() { h.SignalWorkflow(signals.SignalReport, nil); h.SignalWorkflow(signals.SignalReport, nil) })
+	h.then(func() { h.SignalWorkflow(step.SignalReport, nil); h.SignalWorkflow(step.SignalReport, nil) })
 	h.then(func() { h.says("p", hook.Verdict{Responses: []hook.Response{{Content: "no"}}}) })
 	d := h.decide()
 	require.Equal(t, []step.HookDecided{{EventID: "e1", Decision: d}}, reported, "S0-24 once")

@@ -28,7 +28,7 @@ var unmatched = step.HookDecision{Outcome: event.OutcomePassed, Silent: true, Un
 type interceptions struct{ *conversation }
 
 func (t interceptions) handlers() []handler {
-	return []handler{onSignal(t.conversation, signals.SignalHookDecided, t.hookDecided)}
+	return []handler{onSignal(t.conversation, step.SignalHookDecided, t.hookDecided)}
 }
 
 func (t interceptions) hookDecided(ctx workflow.Context, name string, d step.HookDecided) {

@@ -156,7 +156,7 @@ const hookID = "hook/ns/t1/e1"
 // onReport sets the result of requests for a report.
 func (w *fixture) onReport(err error) *atomic.Int32 {
 	asked := &atomic.Int32{}
-	w.OnSignalExternalWorkflow(mock.Anything, hookID, "", signals.SignalReport, mock.Anything).
+	w.OnSignalExternalWorkflow(mock.Anything, hookID, "", step.SignalReport, mock.Anything).
 		Return(func(_, _, _, _ string, _ any) error { asked.Add(1); return err })
 	return asked
 }
@@ -168,12 +168,12 @@ func TestForeignReport(t *testing.T) {
 	w.then(func() {
 		other := report("no")
 		other.EventID = "e9"
-		w.SignalWorkflow(signals.SignalHookDecided, other)
+		w.SignalWorkflow(step.SignalHookDecided, other)
 	})
 	w.then(func() { w.says("person", hook.Verdict{}) })
 	w.run(workflows.Input{})
 	require.Equal(t, []string{"e1: passed"}, w.heard())
-	require.Equal(t, signals.SignalHookDecided, stored[event.Rejected](w.fakes, event.TypeRejected)[0].Signal)
+	require.Equal(t, step.SignalHookDecided, stored[event.Rejected](w.fakes, event.TypeRejected)[0].Signal)
 }
 
 func TestThreadMovesWhileHooksDecide(t *testing.T) {
@@ -191,8 +191,8 @@ func TestThreadMovesWhileHooksDecide(t *testing.T) {
 		again = w.update(signals.UpdateTurn, says("e1", "hello"))
 	})
 	w.then(func() {
-		w.SignalWorkflow(signals.SignalHookDecided, report("no"))
-		w.SignalWorkflow(signals.SignalHookDecided, report("twice"))
+		w.SignalWorkflow(step.SignalHookDecided, report("no"))
+		w.SignalWorkflow(step.SignalHookDecided, report("twice"))
 	})
 	w.then(func() { w.saysOn("e2", "person", hook.Verdict{}) })
 	w.run(next)
@@ -212,7 +212,7 @@ func TestDecisionComesWhileTheThreadMoves(t *testing.T) {
 
 	w, _ = askingWith(t, f)
 	w.onReport(nil)
-	w.then(func() { w.suggestWith(signals.SignalHookDecided, report("no")) })
+	w.then(func() { w.suggestWith(step.SignalHookDecided, report("no")) })
 	next = w.leave(next)
 	require.NotNil(t, next.State.Turns.Current.Intercepting[0].Decision)
 
@@ -336,7 +336,7 @@ func TestHookWorkflowGoesLater(t *testing.T) {
 
 	w, _ = askingWith(t, f)
 	asked := 0
-	w.OnSignalExternalWorkflow(mock.Anything, hookID, "", signals.SignalReport, mock.Anything).
+	w.OnSignalExternalWorkflow(mock.Anything, hookID, "", step.SignalReport, mock.Anything).
 		Return(func(_, _, _, _ string, _ any) error {
 			if asked++; asked > 5 {
 				return errors.New("no such workflow")
@@ -373,13 +373,13 @@ func TestInterruptWhenTheThreadHasMoved(t *testing.T) {
 			w.then(func() {
 				require.Equal(t, 1, cancelled, "the hook workflow is not left behind")
 				require.Equal(t, "e2", w.state().Turn.EventID)
-				w.SignalWorkflow(signals.SignalHookDecided, report("no"))
+				w.SignalWorkflow(step.SignalHookDecided, report("no"))
 				w.saysOn("e2", "person", hook.Verdict{})
 			})
 			w.run(next)
 			require.Equal(t, []string{"e2: passed"}, f.heard(), "what is decided after that has no effect")
 			for _, r := range stored[event.Rejected](f, event.TypeRejected) {
-				require.NotEqual(t, signals.SignalHookDecided, r.Signal, "and is no mistake of anybody's")
+				require.NotEqual(t, step.SignalHookDecided, r.Signal, "and is no mistake of anybody's")
 			}
 			require.Equal(t, "e2.0.1: ok", f.messages()[len(f.messages())-1])
 		})
@@ -400,7 +400,7 @@ func TestThreadMovesTwiceWhileHooksDecide(t *testing.T) {
 
 	w, _ = askingWith(t, f)
 	w.onReport(nil)
-	w.then(func() { w.SignalWorkflow(signals.SignalHookDecided, report("no")) })
+	w.then(func() { w.SignalWorkflow(step.SignalHookDecided, report("no")) })
 	w.then(func() { w.saysOn("e2", "person", hook.Verdict{}) })
 	w.then(func() { w.saysOn("e3", "person", hook.Verdict{}) })
 	w.run(next)

@@ -5,8 +5,8 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/modellimit"
-	"github.com/threadmill/threadmill/signals"
 )
 
 // modelLimit owns the limits of a model provider: it alone sets the rate of the provider's task
@@ -14,7 +14,7 @@ import (
 func modelLimit(ctx workflow.Context, s modellimit.State) error {
 	o := &limitOwner{state: s, turn: workflow.NewMutex(ctx)}
 	o.show(ctx)
-	if err := workflow.SetUpdateHandlerWithOptions(ctx, signals.UpdateReportUsage, o.report, workflow.UpdateHandlerOptions{
+	if err := workflow.SetUpdateHandlerWithOptions(ctx, job.UpdateReportUsage, o.report, workflow.UpdateHandlerOptions{
 		Description: "report the calls of a worker",
 	}); err != nil {
 		return err
@@ -25,7 +25,7 @@ func modelLimit(ctx workflow.Context, s modellimit.State) error {
 	if err := workflow.Await(ctx, full); err != nil {
 		return err
 	}
-	return workflow.NewContinueAsNewError(ctx, signals.ModelLimitWorkflow, o.state)
+	return workflow.NewContinueAsNewError(ctx, job.ModelLimitWorkflow, o.state)
 }
 
 type limitOwner struct {
@@ -44,9 +44,9 @@ func (o *limitOwner) report(ctx workflow.Context, r modellimit.Report) error {
 	if !changed {
 		return nil
 	}
-	step := modellimit.Step{TaskQueue: o.state.TaskQueue, PerMinute: rate, Reason: o.reason()}
+	set := modellimit.Step{TaskQueue: o.state.TaskQueue, PerMinute: rate, Reason: o.reason()}
 	summary := fmt.Sprintf("%s · %.4g calls per minute", o.state.Provider, rate)
-	if err := workflow.ExecuteActivity(bounded(ctx, summary), signals.ActivitySetQueueLimit, step).Get(ctx, nil); err != nil {
+	if err := workflow.ExecuteActivity(bounded(ctx, summary), job.ActivitySetQueueLimit, set).Get(ctx, nil); err != nil {
 		return err
 	}
 	o.state.PerMinute = rate

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -39,7 +40,7 @@ const changeWaiting = "person-erasure-waiting"
 
 // erasePerson erases a person in all threads of a namespace: the person is replaced, and
 // threads in which nobody else wrote are erased. It ends when a look at all threads finds nothing.
-func (w *Workflows) erasePerson(ctx workflow.Context, in signals.ErasePersonInput) (signals.PersonErasure, error) {
+func (w *Workflows) erasePerson(ctx workflow.Context, in job.ErasePersonInput) (signals.PersonErasure, error) {
 	if err := in.Validate(); err != nil {
 		return signals.PersonErasure{}, temporal.NewNonRetryableApplicationError("erasing a person: "+err.Error(), signals.RefusedType, err)
 	}
@@ -57,18 +58,18 @@ func (w *Workflows) erasePerson(ctx workflow.Context, in signals.ErasePersonInpu
 		}
 		if done {
 			var out signals.PersonErasure
-			in := signals.PersonFinish{PersonStep: e.step, Progress: e.ErasePersonProgress}
-			err := workflow.ExecuteActivity(activity(ctx, "delete what belongs to no thread, and store the receipt"), signals.ActivityPersonFinish, in).Get(ctx, &out)
+			in := job.PersonFinish{PersonStep: e.step, Progress: e.ErasePersonProgress}
+			err := workflow.ExecuteActivity(activity(ctx, "delete what belongs to no thread, and store the receipt"), job.ActivityPersonFinish, in).Get(ctx, &out)
 			return out, err
 		}
 	}
-	return signals.PersonErasure{}, workflow.NewContinueAsNewError(ctx, signals.ErasePersonWorkflow, signals.ErasePersonInput{PersonStep: e.step, Progress: &e.ErasePersonProgress})
+	return signals.PersonErasure{}, workflow.NewContinueAsNewError(ctx, job.ErasePersonWorkflow, job.ErasePersonInput{PersonStep: e.step, Progress: &e.ErasePersonProgress})
 }
 
 // personErasure is the erasure of a person in its workflow.
 type personErasure struct {
-	signals.ErasePersonProgress
-	step  signals.PersonStep
+	job.ErasePersonProgress
+	step  job.PersonStep
 	steps int
 }
 
@@ -76,8 +77,8 @@ type personErasure struct {
 func (e *personErasure) page(ctx workflow.Context) (done bool, err error) {
 	in := e.step
 	in.ThreadID = e.After
-	var found signals.FoundPerson
-	if err := workflow.ExecuteActivity(activity(ctx, "look for threads"), signals.ActivityPersonFind, in).Get(ctx, &found); err != nil {
+	var found job.FoundPerson
+	if err := workflow.ExecuteActivity(activity(ctx, "look for threads"), job.ActivityPersonFind, in).Get(ctx, &found); err != nil {
 		return false, err
 	}
 	e.steps++
@@ -134,12 +135,12 @@ func (e *personErasure) comeBack(ctx workflow.Context) error {
 
 // wait notes that the erasure comes back to a thread.
 func (e *personErasure) wait(id string, erasing bool) {
-	e.Waiting = append(e.Waiting, signals.WaitingThread{ThreadID: id, Erasing: erasing})
+	e.Waiting = append(e.Waiting, job.WaitingThread{ThreadID: id, Erasing: erasing})
 }
 
 // waited returns what is noted of a thread that waits, and removes it.
-func (e *personErasure) waited(id string) (w signals.WaitingThread) {
-	e.Waiting = slices.DeleteFunc(e.Waiting, func(one signals.WaitingThread) bool {
+func (e *personErasure) waited(id string) (w job.WaitingThread) {
+	e.Waiting = slices.DeleteFunc(e.Waiting, func(one job.WaitingThread) bool {
 		if one.ThreadID == id {
 			w = one
 		}
@@ -151,11 +152,11 @@ func (e *personErasure) waited(id string) (w signals.WaitingThread) {
 // erase erases a thread. What takes long goes on beside the other threads.
 func (e *personErasure) erase(ctx workflow.Context, id string) error {
 	e.steps++
-	in := signals.EraseStep{Namespace: e.step.Namespace, ThreadID: id, By: e.step.By, Part: true}
+	in := job.EraseStep{Namespace: e.step.Namespace, ThreadID: id, By: e.step.By, Part: true}
 	child := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
-		WorkflowID: signals.EraseWorkflowID(in.Namespace, in.ThreadID), ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON, StaticSummary: "erase thread " + id,
+		WorkflowID: job.EraseWorkflowID(in.Namespace, in.ThreadID), ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON, StaticSummary: "erase thread " + id,
 	})
-	erased := workflow.ExecuteChildWorkflow(child, signals.EraseWorkflow, signals.EraseInput{EraseStep: in})
+	erased := workflow.ExecuteChildWorkflow(child, job.EraseWorkflow, job.EraseInput{EraseStep: in})
 	waits := workflow.GetVersion(ctx, changeWaiting, workflow.DefaultVersion, 1) != workflow.DefaultVersion
 	if waits {
 		ended, err := awaitFor(ctx, eraseWithin, "before the other threads go on", erased.IsReady)
@@ -187,8 +188,8 @@ func (e *personErasure) forget(ctx workflow.Context, id string) error {
 	in := e.step
 	in.ThreadID = id
 	before := e.waited(id)
-	var out signals.ForgotPerson
-	err := workflow.ExecuteActivity(forgetting(ctx, id), signals.ActivityPersonForget, in).Get(ctx, &out)
+	var out job.ForgotPerson
+	err := workflow.ExecuteActivity(forgetting(ctx, id), job.ActivityPersonForget, in).Get(ctx, &out)
 	var app *temporal.ApplicationError
 	switch {
 	case ctx.Err() != nil, errors.As(err, &app) && app.Type() == step.ErrTypeConfig:
@@ -219,7 +220,7 @@ func forgetting(ctx workflow.Context, id string) workflow.Context {
 
 // noted adds an id, once. A receipt has a bound.
 func noted(ids []string, id string) []string {
-	if len(ids) < signals.MaxErasedThreads && !slices.Contains(ids, id) {
+	if len(ids) < job.MaxErasedThreads && !slices.Contains(ids, id) {
 		ids = append(ids, id)
 	}
 	return ids

@@ -18,6 +18,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
@@ -29,7 +30,7 @@ type people struct {
 	left     map[string]bool // alone or not
 	writes   int             // how many looks find that the person has written again
 	looks    int
-	finished []signals.PersonFinish
+	finished []job.PersonFinish
 
 	// fails are the errors of the next attempts at threads, and slow is how long the erasure of a whole thread takes. done are the threads
 	// that were handled, in their order, and attempts counts the attempts.
@@ -39,7 +40,7 @@ type people struct {
 	attempts map[string]int
 }
 
-func (p *people) find(_ context.Context, in signals.PersonStep) (out signals.FoundPerson, err error) {
+func (p *people) find(_ context.Context, in job.PersonStep) (out job.FoundPerson, err error) {
 	p.looks++
 	if p.looks <= p.writes {
 		p.left["again"] = false
@@ -59,53 +60,53 @@ func (p *people) find(_ context.Context, in signals.PersonStep) (out signals.Fou
 	return out, nil
 }
 
-func (p *people) forget(_ context.Context, in signals.PersonStep) (signals.ForgotPerson, error) {
+func (p *people) forget(_ context.Context, in job.PersonStep) (job.ForgotPerson, error) {
 	if p.attempts == nil {
 		p.attempts = map[string]int{}
 	}
 	p.attempts[in.ThreadID]++
 	if fails := p.fails[in.ThreadID]; len(fails) > 0 {
 		p.fails[in.ThreadID] = fails[1:]
-		return signals.ForgotPerson{}, fails[0]
+		return job.ForgotPerson{}, fails[0]
 	}
 	p.done = append(p.done, in.ThreadID)
 	alone := p.left[in.ThreadID]
 	if !alone {
 		delete(p.left, in.ThreadID)
 	}
-	return signals.ForgotPerson{Counts: signals.PersonCounts{Records: 2}, Alone: alone}, nil
+	return job.ForgotPerson{Counts: signals.PersonCounts{Records: 2}, Alone: alone}, nil
 }
 
-func (p *people) finish(_ context.Context, in signals.PersonFinish) (signals.PersonErasure, error) {
+func (p *people) finish(_ context.Context, in job.PersonFinish) (signals.PersonErasure, error) {
 	p.finished = append(p.finished, in)
 	return signals.PersonErasure{ID: in.ID}, nil
 }
 
 func (p *people) run(t *testing.T) (runs int, err error) {
 	t.Helper()
-	in := signals.ErasePersonInput{PersonStep: signals.PersonStep{Namespace: "ns", ID: "e1", By: "carol"}}
+	in := job.ErasePersonInput{PersonStep: job.PersonStep{Namespace: "ns", ID: "e1", By: "carol"}}
 	for {
 		var suite testsuite.WorkflowTestSuite
 		suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
 		env := suite.NewTestWorkflowEnvironment()
 		env.SetTestTimeout(testenv.Patience)
 		env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: testenv.Patience})
-		env.RegisterWorkflowWithOptions(func(ctx workflow.Context, in signals.EraseInput) (signals.Erasure, error) {
+		env.RegisterWorkflowWithOptions(func(ctx workflow.Context, in job.EraseInput) (signals.Erasure, error) {
 			delete(p.left, in.ThreadID)
 			return signals.Erasure{}, workflow.Sleep(ctx, p.slow)
-		}, workflow.RegisterOptions{Name: signals.EraseWorkflow})
-		(&workflows.Workflows{}).Register(without{env, signals.EraseWorkflow})
-		for name, do := range map[string]any{signals.ActivityPersonFind: p.find, signals.ActivityPersonForget: p.forget, signals.ActivityPersonFinish: p.finish} {
+		}, workflow.RegisterOptions{Name: job.EraseWorkflow})
+		(&workflows.Workflows{}).Register(without{env, job.EraseWorkflow})
+		for name, do := range map[string]any{job.ActivityPersonFind: p.find, job.ActivityPersonForget: p.forget, job.ActivityPersonFinish: p.finish} {
 			env.RegisterActivityWithOptions(do, activity.RegisterOptions{Name: name})
 		}
-		env.ExecuteWorkflow(signals.ErasePersonWorkflow, in)
+		env.ExecuteWorkflow(job.ErasePersonWorkflow, in)
 		require.True(t, env.IsWorkflowCompleted())
 		runs++
 		again, ok := errors.AsType[*workflow.ContinueAsNewError](env.GetWorkflowError())
 		if !ok {
 			return runs, env.GetWorkflowError()
 		}
-		in = signals.ErasePersonInput{}
+		in = job.ErasePersonInput{}
 		require.NoError(t, converter.GetDefaultDataConverter().FromPayloads(again.Input, &in))
 	}
 }

@@ -25,7 +25,7 @@ func (t *activeTurn) requestReport(ctx workflow.Context, e thread.HookEvent, chi
 	if err := child.GetChildWorkflowExecution().Get(ctx, nil); err != nil {
 		return false
 	}
-	if err := child.SignalChildWorkflow(ctx, signals.SignalReport, nil).Get(ctx, nil); err != nil {
+	if err := child.SignalChildWorkflow(ctx, step.SignalReport, nil).Get(ctx, nil); err != nil {
 		return false
 	}
 	t.turn.ReportRequested(e)
@@ -41,7 +41,7 @@ func (t *conversation) requestSubReports(ctx workflow.Context) {
 		if child == nil {
 			continue
 		}
-		if child.SignalChildWorkflow(ctx, signals.SignalReport, nil).Get(ctx, nil) == nil {
+		if child.SignalChildWorkflow(ctx, step.SignalReport, nil).Get(ctx, nil) == nil {
 			t.state.Children.MarkReportRequested(id)
 		}
 		if child.IsReady() {
@@ -62,7 +62,7 @@ const (
 // It fails if the workflow is gone.
 func (t *activeTurn) awaitReport(ctx workflow.Context, id string, reported func() bool) error {
 	for wait := firstLook; ; wait = min(2*wait, lastLook) {
-		if err := workflow.SignalExternalWorkflow(ctx, id, "", signals.SignalReport, nil).Get(ctx, nil); err != nil {
+		if err := workflow.SignalExternalWorkflow(ctx, id, "", step.SignalReport, nil).Get(ctx, nil); err != nil {
 			// Handle the signals that it sent before it ended.
 			t.drain(ctx)
 			return err
@@ -85,13 +85,13 @@ func (t subAgent) reportRequested(_ workflow.Context, c workflow.ReceiveChannel)
 
 // report sends the decision to a thread that has continued as new.
 func (h *hookRun) report(ctx workflow.Context) error {
-	requests := workflow.GetSignalChannel(ctx, signals.SignalReport)
+	requests := workflow.GetSignalChannel(ctx, step.SignalReport)
 	if !requests.ReceiveAsync(nil) {
 		return nil
 	}
 	to := signals.WorkflowID(h.in.Thread.Namespace, h.in.Thread.ThreadID)
 	key := workflow.GetInfo(ctx).WorkflowExecution.ID[len(signals.HookWorkflowID(h.in.Thread.Namespace, h.in.Thread.ThreadID, "")):]
-	return workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalHookDecided, step.HookDecided{EventID: key, Decision: h.decision}).Get(ctx, nil)
+	return workflow.SignalExternalWorkflow(ctx, to, "", step.SignalHookDecided, step.HookDecided{EventID: key, Decision: h.decision}).Get(ctx, nil)
 }
 
 // reportToParent reports by signal to a parent thread that has continued as new, or that does not
@@ -103,7 +103,7 @@ func (t subAgent) reportToParent(ctx workflow.Context, reply step.DelegateReply)
 		return nil
 	}
 	to := signals.WorkflowID(s.Namespace, s.ParentLink.Parent.ThreadID)
-	err := workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalSubAgentEnded, step.SubAgentEnded{ThreadID: s.ThreadID, DelegateReply: reply}).Get(ctx, nil)
+	err := workflow.SignalExternalWorkflow(ctx, to, "", step.SignalSubAgentEnded, step.SubAgentEnded{ThreadID: s.ThreadID, DelegateReply: reply}).Get(ctx, nil)
 	var gone *temporal.UnknownExternalWorkflowExecutionError
 	if !errors.As(err, &gone) {
 		return err
@@ -118,5 +118,5 @@ func (t subAgent) reportToParent(ctx workflow.Context, reply step.DelegateReply)
 		records = records[:1]
 	}
 	input := step.Record{Thread: above, Flush: step.Flush{Records: records}}
-	return workflow.ExecuteActivity(activity(ctx, "store the result"), signals.ActivityRecord, input).Get(ctx, nil)
+	return workflow.ExecuteActivity(activity(ctx, "store the result"), step.ActivityRecord, input).Get(ctx, nil)
 }

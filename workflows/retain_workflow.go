@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -24,9 +25,9 @@ const (
 
 // retain deletes what has become too old, in batches, one thread after the other. It waits between the passes, and ends when
 // everything is to be kept.
-func (w *Workflows) retain(ctx workflow.Context, in signals.RetainStep) error {
+func (w *Workflows) retain(ctx workflow.Context, in job.RetainStep) error {
 	ctx = w.context(ctx)
-	r := &retention{step: in, limits: workflow.GetSignalChannel(ctx, signals.SignalRetain)}
+	r := &retention{step: in, limits: workflow.GetSignalChannel(ctx, job.SignalRetain)}
 	for range maxBatches {
 		r.receive()
 		if r.step.Limits.Off() {
@@ -44,19 +45,19 @@ func (w *Workflows) retain(ctx workflow.Context, in signals.RetainStep) error {
 		}
 	}
 	r.receive()
-	return workflow.NewContinueAsNewError(ctx, signals.RetainWorkflow, r.step)
+	return workflow.NewContinueAsNewError(ctx, job.RetainWorkflow, r.step)
 }
 
 // retention is a pass in its workflow.
 type retention struct {
-	step   signals.RetainStep
+	step   job.RetainStep
 	limits workflow.ReceiveChannel
 }
 
 // receive takes in new limits.
 func (r *retention) receive() {
 	for {
-		var limits signals.RetainLimits // a limit that is not set is missing in the signal
+		var limits job.RetainLimits // a limit that is not set is missing in the signal
 		if !r.limits.ReceiveAsync(&limits) {
 			return
 		}
@@ -66,8 +67,8 @@ func (r *retention) receive() {
 
 // batch handles the next batch. It returns the time to wait for the one after it.
 func (r *retention) batch(ctx workflow.Context) (wait time.Duration, err error) {
-	var found signals.RetainFound
-	err = workflow.ExecuteActivity(lowPriorityOptions(ctx, "find what is too old"), signals.ActivityRetainFind, r.step).Get(ctx, &found)
+	var found job.RetainFound
+	err = workflow.ExecuteActivity(lowPriorityOptions(ctx, "find what is too old"), job.ActivityRetainFind, r.step).Get(ctx, &found)
 	switch {
 	case ctx.Err() != nil:
 		return 0, err
@@ -81,12 +82,12 @@ func (r *retention) batch(ctx workflow.Context) (wait time.Duration, err error) 
 	// New limits apply to the next thread.
 	for _, id := range found.Close {
 		if r.receive(); r.step.Limits.IdleThreads > 0 {
-			closeIdle(ctx, signals.RetainClose{Namespace: r.step.Namespace, ThreadID: id, IdleThreads: r.step.Limits.IdleThreads}, pass)
+			closeIdle(ctx, job.RetainClose{Namespace: r.step.Namespace, ThreadID: id, IdleThreads: r.step.Limits.IdleThreads}, pass)
 		}
 	}
 	for _, id := range found.Erase {
 		if r.receive(); r.step.Limits.ClosedThreads > 0 {
-			eraseOld(ctx, signals.RetainCheck{Namespace: r.step.Namespace, ThreadID: id, ClosedThreads: r.step.Limits.ClosedThreads}, pass)
+			eraseOld(ctx, job.RetainCheck{Namespace: r.step.Namespace, ThreadID: id, ClosedThreads: r.step.Limits.ClosedThreads}, pass)
 		}
 	}
 	if ctx.Err() != nil {
@@ -98,20 +99,20 @@ func (r *retention) batch(ctx workflow.Context) (wait time.Duration, err error) 
 		return 0, nil
 	}
 	done := workflow.WithStartToCloseTimeout(lowPriorityOptions(ctx, "clean the files and store the receipt"), longestStep)
-	if err := workflow.ExecuteActivity(done, signals.ActivityRetainDone, r.step).Get(ctx, nil); ctx.Err() != nil {
+	if err := workflow.ExecuteActivity(done, job.ActivityRetainDone, r.step).Get(ctx, nil); ctx.Err() != nil {
 		return 0, err
 	}
 	workflow.SetCurrentDetails(ctx, fmt.Sprintf("The last pass closed %d threads, erased %d, and deleted %d logs of tool calls. The next one is in %s.",
 		pass.Closed, pass.Erased, pass.ToolLogs, r.step.Limits.Every))
-	r.step = signals.RetainStep{Namespace: r.step.Namespace, Limits: r.step.Limits}
+	r.step = job.RetainStep{Namespace: r.step.Namespace, Limits: r.step.Limits}
 	return max(r.step.Limits.Every, time.Minute), nil
 }
 
 // unavailableFor is the time after which a batch that could not be found is looked for again.
 const unavailableFor = time.Minute
 
-func closeIdle(ctx workflow.Context, in signals.RetainClose, pass *signals.Retained) {
-	switch closed, err := tried(ctx, "close "+in.ThreadID, signals.ActivityRetainClose, in); {
+func closeIdle(ctx workflow.Context, in job.RetainClose, pass *signals.Retained) {
+	switch closed, err := tried(ctx, "close "+in.ThreadID, job.ActivityRetainClose, in); {
 	case err != nil:
 		pass.Failed++
 	case closed:
@@ -129,8 +130,8 @@ func tried(ctx workflow.Context, summary, name string, in any) (yes bool, err er
 }
 
 // eraseOld erases a closed thread by the workflow that erases threads.
-func eraseOld(ctx workflow.Context, in signals.RetainCheck, pass *signals.Retained) {
-	switch due, err := tried(ctx, "look at "+in.ThreadID, signals.ActivityRetainCheck, in); {
+func eraseOld(ctx workflow.Context, in job.RetainCheck, pass *signals.Retained) {
+	switch due, err := tried(ctx, "look at "+in.ThreadID, job.ActivityRetainCheck, in); {
 	case err != nil:
 		pass.Failed++
 		return
@@ -138,12 +139,12 @@ func eraseOld(ctx workflow.Context, in signals.RetainCheck, pass *signals.Retain
 		return
 	}
 	own := workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
-		WorkflowID:        signals.EraseWorkflowID(in.Namespace, in.ThreadID),
+		WorkflowID:        job.EraseWorkflowID(in.Namespace, in.ThreadID),
 		ParentClosePolicy: enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		StaticSummary:     brief("erase thread " + in.ThreadID),
 	})
-	input := signals.EraseInput{EraseStep: signals.EraseStep{Namespace: in.Namespace, ThreadID: in.ThreadID, By: "retention", Part: true}}
-	erased := workflow.ExecuteChildWorkflow(own, signals.EraseWorkflow, input)
+	input := job.EraseInput{EraseStep: job.EraseStep{Namespace: in.Namespace, ThreadID: in.ThreadID, By: "retention", Part: true}}
+	erased := workflow.ExecuteChildWorkflow(own, job.EraseWorkflow, input)
 	// One thread that cannot be erased does not keep the others.
 	if ready, err := awaitFor(ctx, erasedWithin, "a thread is erased", erased.IsReady); err != nil || !ready {
 		pass.Failed++

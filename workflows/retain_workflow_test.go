@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
@@ -26,11 +27,11 @@ type retaining struct {
 	*testsuite.TestWorkflowEnvironment
 	mu      sync.Mutex
 	closed  []string
-	checked []signals.RetainCheck
+	checked []job.RetainCheck
 	passes  []signals.Retained
 }
 
-func newRetaining(t *testing.T, found signals.RetainFound) *retaining {
+func newRetaining(t *testing.T, found job.RetainFound) *retaining {
 	t.Helper()
 	var suite testsuite.WorkflowTestSuite
 	suite.SetLogger(sdklog.NewStructuredLogger(slog.New(slog.DiscardHandler)))
@@ -39,25 +40,25 @@ func newRetaining(t *testing.T, found signals.RetainFound) *retaining {
 	r.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: testenv.Patience})
 	(&workflows.Workflows{}).Register(r)
 	for name, do := range map[string]any{
-		signals.ActivityRetainFind: func(context.Context, signals.RetainStep) (out signals.RetainFound, err error) {
+		job.ActivityRetainFind: func(context.Context, job.RetainStep) (out job.RetainFound, err error) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
-			out, found = found, signals.RetainFound{}
+			out, found = found, job.RetainFound{}
 			return out, nil
 		},
-		signals.ActivityRetainClose: func(_ context.Context, in signals.RetainClose) (bool, error) {
+		job.ActivityRetainClose: func(_ context.Context, in job.RetainClose) (bool, error) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.closed = append(r.closed, in.ThreadID)
 			return true, nil
 		},
-		signals.ActivityRetainCheck: func(_ context.Context, in signals.RetainCheck) (bool, error) {
+		job.ActivityRetainCheck: func(_ context.Context, in job.RetainCheck) (bool, error) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.checked = append(r.checked, in)
 			return in.ClosedThreads < 1000*time.Hour, nil
 		},
-		signals.ActivityRetainDone: func(_ context.Context, in signals.RetainStep) error {
+		job.ActivityRetainDone: func(_ context.Context, in job.RetainStep) error {
 			r.mu.Lock()
 			defer r.mu.Unlock()
 			r.passes = append(r.passes, in.Pass)
@@ -71,7 +72,7 @@ func newRetaining(t *testing.T, found signals.RetainFound) *retaining {
 
 // erases lets the erasures of threads take these times.
 func (r *retaining) erases(takes map[string]time.Duration) {
-	r.OnWorkflow(signals.EraseWorkflow, mock.Anything, mock.Anything).Return(func(ctx workflow.Context, in signals.EraseInput) (signals.Erasure, error) {
+	r.OnWorkflow(job.EraseWorkflow, mock.Anything, mock.Anything).Return(func(ctx workflow.Context, in job.EraseInput) (signals.Erasure, error) {
 		if in.By != "retention" || takes[in.ThreadID] == 0 {
 			return signals.Erasure{}, temporal.NewNonRetryableApplicationError("this thread is to be left alone", "", nil)
 		}
@@ -81,14 +82,14 @@ func (r *retaining) erases(takes map[string]time.Duration) {
 
 func (r *retaining) run(t *testing.T) {
 	t.Helper()
-	limits := signals.RetainLimits{ClosedThreads: 100 * time.Hour, IdleThreads: 90 * time.Hour, Every: time.Hour}
-	r.ExecuteWorkflow(signals.RetainWorkflow, signals.RetainStep{Namespace: "ns", Limits: limits})
+	limits := job.RetainLimits{ClosedThreads: 100 * time.Hour, IdleThreads: 90 * time.Hour, Every: time.Hour}
+	r.ExecuteWorkflow(job.RetainWorkflow, job.RetainStep{Namespace: "ns", Limits: limits})
 	require.True(t, r.IsWorkflowCompleted())
 }
 
 // TestRetainGoesOn: an erasure that does not end keeps no other thread.
 func TestRetainGoesOn(t *testing.T) {
-	r := newRetaining(t, signals.RetainFound{Erase: []string{"stuck", "t2", "t3"}})
+	r := newRetaining(t, job.RetainFound{Erase: []string{"stuck", "t2", "t3"}})
 	r.erases(map[string]time.Duration{"stuck": 10_000 * time.Hour, "t2": time.Minute, "t3": time.Minute})
 	r.run(t)
 	require.NotEmpty(t, r.passes)
@@ -101,16 +102,16 @@ func TestRetainGoesOn(t *testing.T) {
 // TestRetainObeys: new limits apply to the next thread, and not to the next batch.
 func TestRetainObeys(t *testing.T) {
 	for name, c := range map[string]struct {
-		limits signals.RetainLimits
+		limits job.RetainLimits
 		checks int
 	}{
-		"off":    {signals.RetainLimits{}, 1},
-		"higher": {signals.RetainLimits{ClosedThreads: 2000 * time.Hour, Every: time.Hour}, 3},
+		"off":    {job.RetainLimits{}, 1},
+		"higher": {job.RetainLimits{ClosedThreads: 2000 * time.Hour, Every: time.Hour}, 3},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := newRetaining(t, signals.RetainFound{Erase: []string{"t1", "t2", "t3"}})
+			r := newRetaining(t, job.RetainFound{Erase: []string{"t1", "t2", "t3"}})
 			r.erases(map[string]time.Duration{"t1": 5 * time.Minute})
-			r.RegisterDelayedCallback(func() { r.SignalWorkflow(signals.SignalRetain, c.limits) }, time.Minute)
+			r.RegisterDelayedCallback(func() { r.SignalWorkflow(job.SignalRetain, c.limits) }, time.Minute)
 			r.run(t)
 			require.Equal(t, 1, r.passes[0].Erased)
 			require.Zero(t, r.passes[0].Failed)

@@ -10,7 +10,6 @@ import (
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/rule"
-	"github.com/threadmill/threadmill/signals"
 )
 
 // rules returns the registered rules. They enter history when they change.
@@ -58,7 +57,7 @@ func (t *activeTurn) handle(ctx workflow.Context) {
 		t.flushIfOverloaded(ctx)
 		input := t.turn.EventStep()
 		end := t.step()
-		name, what := signals.ActivityHandleEvent, "rule "+h.Rule.Name
+		name, what := step.ActivityHandleEvent, "rule "+h.Rule.Name
 		if background := t.turn.Background(); background != "" {
 			name, what = background, h.Rule.Name
 		}

@@ -216,10 +216,10 @@ func TestProcessorOfARuleWhileTheThreadMoves(t *testing.T) {
 
 	f.hook = nil
 	w = worldOf(t, f, set)
-	asked := box[struct{}](w, signals.HookWorkflowID("ns", "t1", "e1.rule"), signals.SignalReport, nil)
+	asked := box[struct{}](w, signals.HookWorkflowID("ns", "t1", "e1.rule"), step.SignalReport, nil)
 	w.then(func() {
 		require.NotEmpty(t, asked.all())
-		w.SignalWorkflow(signals.SignalHookDecided, step.HookDecided{EventID: "e1.rule", Decision: step.HookDecision{
+		w.SignalWorkflow(step.SignalHookDecided, step.HookDecided{EventID: "e1.rule", Decision: step.HookDecision{
 			Outcome: event.OutcomeOverwritten, By: "sorter", Produced: []hook.Produced{hook.Message(event.CreatedByUser, "sorter", "sorted")},
 			Hooks: []event.HookOutcome{outcome("sorter", event.OutcomeOverwritten, 1)},
 		}})

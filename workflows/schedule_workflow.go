@@ -6,6 +6,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -29,6 +30,6 @@ func deliver(ctx workflow.Context, s signals.Schedule) (signals.PostResult, erro
 		RetryPolicy:         retry,
 		Summary:             brief("to thread " + s.ThreadID),
 	})
-	err = workflow.ExecuteActivity(ctx, signals.ActivityDeliver, delivery).Get(ctx, &out)
+	err = workflow.ExecuteActivity(ctx, job.ActivityDeliver, delivery).Get(ctx, &out)
 	return out, err
 }

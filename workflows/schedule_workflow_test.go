@@ -17,6 +17,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
@@ -32,8 +33,8 @@ func deliver(t *testing.T, workflowID string, s signals.Schedule, do func(contex
 	env.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: testenv.Patience})
 	env.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: workflowID, TaskQueue: "q"})
 	(&workflows.Workflows{}).Register(env)
-	env.RegisterActivityWithOptions(do, activity.RegisterOptions{Name: signals.ActivityDeliver})
-	env.ExecuteWorkflow(signals.DeliverWorkflow, s)
+	env.RegisterActivityWithOptions(do, activity.RegisterOptions{Name: job.ActivityDeliver})
+	env.ExecuteWorkflow(job.DeliverWorkflow, s)
 	require.True(t, env.IsWorkflowCompleted())
 	var out signals.PostResult
 	if err := env.GetWorkflowError(); err != nil {

@@ -3,7 +3,7 @@ package workflows
 import (
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/internal/job"
 )
 
 // Unregistered is a [Workflows].NameStep for replays, which run no activities.
@@ -20,7 +20,7 @@ func (w *Workflows) context(ctx workflow.Context) workflow.Context {
 // step it is, and of what: "call_model · alice · openai/gpt-5".
 func executeLocal(ctx workflow.Context, activity, shown string, input any) workflow.Future {
 	if name, _ := ctx.Value(nameStepKey{}).(func(string, string)); name != nil && shown != "" {
-		shown = brief(signals.LocalName(activity, shown))
+		shown = brief(job.LocalName(activity, shown))
 		name(activity, shown)
 		activity = shown
 	}
@@ -32,7 +32,7 @@ func executeLocal(ctx workflow.Context, activity, shown string, input any) workf
 func showFailure(ctx workflow.Context, s localStep, why string) {
 	what := s.activity
 	if s.shown != "" {
-		what = signals.LocalName(s.activity, s.shown)
+		what = job.LocalName(s.activity, s.shown)
 	}
 	shown := workflow.SideEffectOptions{Summary: brief("failed: " + what + ": " + why)}
 	workflow.SideEffectWithOptions(ctx, shown, func(workflow.Context) any { return nil })

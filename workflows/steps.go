@@ -11,6 +11,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
@@ -64,7 +65,7 @@ func (t *activeTurn) callModel(ctx workflow.Context, r *thread.AgentRun) (step.M
 	for queue := t.state.ModelQueues[r.Agent]; ; {
 		var reply step.ModelReply
 		options := onModelQueue(activity(ctx, summary), queue, t.state.Namespace)
-		call := localStep{kind: r.ModelKind(queue), activity: signals.ActivityCallModel, summary: summary, shown: who, reply: &reply, input: func(local step.Local) any {
+		call := localStep{kind: r.ModelKind(queue), activity: step.ActivityCallModel, summary: summary, shown: who, reply: &reply, input: func(local step.Local) any {
 			input.Local = local
 			return input
 		}}
@@ -98,7 +99,7 @@ func (t *activeTurn) runTool(ctx workflow.Context, c *thread.Call) (step.ToolRep
 	if c.Plan.Invalid { // a model may name any tool
 		shown = input.Agent + " · invalid call"
 	}
-	call := localStep{kind: c.Kind(), declared: c.Plan.Quick, activity: signals.ActivityRunTool, summary: summary, shown: shown, reply: &reply, input: func(local step.Local) any {
+	call := localStep{kind: c.Kind(), declared: c.Plan.Quick, activity: step.ActivityRunTool, summary: summary, shown: shown, reply: &reply, input: func(local step.Local) any {
 		input.Local = local
 		return input
 	}}
@@ -113,7 +114,7 @@ func (t *conversation) planCalls(ctx workflow.Context, next func() step.Plan) (s
 	defer t.step()()
 	var reply step.PlanReply
 	summary := fmt.Sprintf("%s · plan %d calls", input.Agent, len(input.Only))
-	err := t.effect(ctx, activity, summary, signals.ActivityPlanCalls, input, &reply)
+	err := t.effect(ctx, activity, summary, step.ActivityPlanCalls, input, &reply)
 	return reply, t.stored(input.Flush, err)
 }
 
@@ -158,7 +159,7 @@ func (t *conversation) record(ctx workflow.Context) {
 	for more := true; more; {
 		input := step.Record{Thread: t.state.Ref(), Flush: t.state.Outbox.Flush()}
 		more = len(input.Flush.Records) < len(t.state.Outbox.Pending)
-		err := t.effect(ctx, activity, "store records", signals.ActivityRecord, input, nil)
+		err := t.effect(ctx, activity, "store records", step.ActivityRecord, input, nil)
 		if t.stored(input.Flush, err) != nil {
 			return
 		}
@@ -176,7 +177,7 @@ func (t *conversation) flushIfOverloaded(ctx workflow.Context) {
 // heartbeat, so a failure here only costs time.
 func (t *activeTurn) notify(ctx workflow.Context) {
 	input := step.Notify{Thread: t.state.Ref(), TraceID: t.turn.Item.TraceID, Reason: t.turn.Interrupted.Reason}
-	if err := t.effect(ctx, bounded, "stop running steps", signals.ActivityNotify, input, nil); err != nil {
+	if err := t.effect(ctx, bounded, "stop running steps", step.ActivityNotify, input, nil); err != nil {
 		workflow.GetLogger(ctx).Warn("telling running steps to stop", "thread", t.state.ThreadID, "error", err)
 	}
 }
@@ -217,7 +218,7 @@ func onModelQueue(ctx workflow.Context, queue, tenant string) workflow.Context {
 	ctx = workflow.WithTaskQueue(ctx, queue)
 	ctx = workflow.WithScheduleToStartTimeout(ctx, servedWithin)
 	priority := workflow.GetActivityOptions(ctx).Priority
-	priority.FairnessKey = signals.FairnessKey(tenant)
+	priority.FairnessKey = job.FairnessKey(tenant)
 	return workflow.WithPriority(ctx, priority)
 }
 

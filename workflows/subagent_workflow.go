@@ -74,9 +74,9 @@ func (t subAgent) notifyParent(ctx workflow.Context) {
 		for workflow.Await(ctx, func() bool { return len(t.state.ParentLink.Notices) > 0 }) == nil {
 			var sent workflow.Future
 			if note := t.state.ParentLink.Notices[0]; note.Approvals != nil {
-				sent = workflow.SignalExternalWorkflow(ctx, above, "", signals.SignalSubAgentApprovals, note.Approvals)
+				sent = workflow.SignalExternalWorkflow(ctx, above, "", step.SignalSubAgentApprovals, note.Approvals)
 			} else {
-				sent = workflow.SignalExternalWorkflow(ctx, above, "", signals.SignalSubAgentDecision, note.Decided)
+				sent = workflow.SignalExternalWorkflow(ctx, above, "", step.SignalSubAgentDecision, note.Decided)
 			}
 			// A failure means that the parent thread is gone.
 			_ = sent.Get(ctx, nil)
@@ -102,7 +102,7 @@ func (t subAgent) endDelegate(ctx workflow.Context) (step.DelegateReply, error) 
 	}
 	input.Flush = s.Outbox.Flush()
 	var end step.EndReply
-	if err := t.stored(input.Flush, t.effect(ctx, activity, "answer", signals.ActivityEndDelegate, input, &end)); err != nil {
+	if err := t.stored(input.Flush, t.effect(ctx, activity, "answer", step.ActivityEndDelegate, input, &end)); err != nil {
 		return t.endLost(ctx, step.DelegateReply{Error: step.Why(reason(err))}, err)
 	}
 	if !closed {

@@ -21,7 +21,7 @@ func subWorld(t *testing.T, f *fakes, err error) (w *fixture, reports *inbox[ste
 	t.Helper()
 	w = fixtureWith(t, f)
 	w.alone(subWorkflowID)
-	return w, box[step.SubAgentEnded](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentEnded, err)
+	return w, box[step.SubAgentEnded](w, signals.WorkflowID("ns", "t1"), step.SignalSubAgentEnded, err)
 }
 
 // asksBob is the input of a sub-agent's thread; with a deadline, it is a background task.
@@ -103,8 +103,8 @@ func TestQuestionThatDoesNotArrive(t *testing.T) {
 // TestDeadlineOfASubAgent: the deadline interrupts any wait.
 func TestDeadlineOfASubAgent(t *testing.T) {
 	w, reports := subWorld(t, newFakes(t), nil)
-	box[step.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
-	box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
+	box[step.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), step.SignalSubAgentApprovals, nil)
+	box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), step.SignalSubAgentDecision, nil)
 	w.model = script(asks("x1"))
 	w.end = func(in step.End) (step.EndReply, error) { return step.EndReply{Error: in.Error}, nil }
 	began := w.Now()
@@ -122,7 +122,7 @@ func TestDeadlineOfASubAgentThatHasMoved(t *testing.T) {
 	f.model = script(asks("x1"))
 	next := subMoves(t, f, 30*day)
 	w, reports := subWorld(t, f, nil)
-	box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
+	box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), step.SignalSubAgentDecision, nil)
 	deadline := next.State.ParentLink.Parent.Background.Deadline
 	w.SetStartTime(deadline.Add(-time.Hour))
 	_, err := w.delegate(next)
@@ -136,7 +136,7 @@ func TestDeadlineOfASubAgentThatHasMoved(t *testing.T) {
 func subMoves(t *testing.T, f *fakes, deadline time.Duration, before ...func(*fixture)) workflows.Input {
 	t.Helper()
 	w, _ := subWorld(t, f, nil)
-	asked := box[step.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
+	asked := box[step.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), step.SignalSubAgentApprovals, nil)
 	for _, do := range before {
 		w.then(func() { do(w) })
 	}
@@ -157,7 +157,7 @@ func TestSubAgentMoves(t *testing.T) {
 	f.model = script(asks("x1"))
 	next := subMoves(t, f, 0)
 	w, reports := subWorld(t, f, nil)
-	decisions := box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
+	decisions := box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), step.SignalSubAgentDecision, nil)
 	w.then(func() { w.decide("x1", event.DecisionApprove, "") })
 	out, err := w.delegate(next)
 	require.NoError(t, err)
@@ -171,12 +171,12 @@ func TestSubAgentMoves(t *testing.T) {
 // TestSubAgentReportsToAThreadThatHasMoved: even if it has itself continued as new since the
 // request.
 func TestSubAgentReportsToAThreadThatHasMoved(t *testing.T) {
-	report := func(w *fixture) { w.SignalWorkflow(signals.SignalReport, nil) }
+	report := func(w *fixture) { w.SignalWorkflow(step.SignalReport, nil) }
 	t.Run("asked in its first run", func(t *testing.T) {
 		f := newFakes(t)
 		w, reports := subWorld(t, f, nil)
-		box[step.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
-		box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
+		box[step.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), step.SignalSubAgentApprovals, nil)
+		box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), step.SignalSubAgentDecision, nil)
 		f.model = script(asks("x1"))
 		w.then(func() { report(w); report(w) })
 		w.then(func() { w.decide("x1", event.DecisionApprove, "") })
@@ -189,7 +189,7 @@ func TestSubAgentReportsToAThreadThatHasMoved(t *testing.T) {
 		f.model = script(asks("x1"))
 		next := subMoves(t, f, 0, report)
 		w, reports := subWorld(t, f, nil)
-		box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
+		box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), step.SignalSubAgentDecision, nil)
 		w.then(func() { w.decide("x1", event.DecisionApprove, "") })
 		out, err := w.delegate(next)
 		require.NoError(t, err)
@@ -213,8 +213,8 @@ func TestSubAgentOutlivesTheThreadAbove(t *testing.T) {
 func TestTaskOfASubAgentThatIsLost(t *testing.T) {
 	t.Run("cancelled", func(t *testing.T) {
 		w, reports := subWorld(t, newFakes(t), nil)
-		box[step.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
-		box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
+		box[step.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), step.SignalSubAgentApprovals, nil)
+		box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), step.SignalSubAgentDecision, nil)
 		w.model = script(asks("x1"))
 		w.then(w.CancelWorkflow)
 		_, err := w.delegate(w.asksBob(day))
@@ -237,8 +237,8 @@ func TestTaskOfASubAgentThatIsLost(t *testing.T) {
 // TestSubAgentIsClosed: a person closes it before it has answered.
 func TestSubAgentIsClosed(t *testing.T) {
 	w, _ := subWorld(t, newFakes(t), nil)
-	box[step.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
-	decided := box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
+	box[step.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), step.SignalSubAgentApprovals, nil)
+	decided := box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), step.SignalSubAgentDecision, nil)
 	w.model = script(asks("x1"))
 	w.then(func() { w.control(signals.ControlClose) })
 	out, err := w.delegate(w.asksBob(0))
@@ -260,8 +260,8 @@ func TestBackgroundTasksOfASubAgent(t *testing.T) {
 	w, _ := subWorld(t, newFakes(t), nil)
 	w.SetDetachedChildWait(false)
 	w.work = pendingTask
-	box[step.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentApprovals, nil)
-	box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), signals.SignalSubAgentDecision, nil)
+	box[step.SubAgentRequest](w, signals.WorkflowID("ns", "t1"), step.SignalSubAgentApprovals, nil)
+	box[step.SubAgentDecision](w, signals.WorkflowID("ns", "t1"), step.SignalSubAgentDecision, nil)
 	// The task's activity has returned before the cancellation, as in TestAgentCancelsItsTask.
 	w.model = script(background("x1", false), asks("x2"))
 	w.then(func() { w.decide("x2", event.DecisionApprove, "") })

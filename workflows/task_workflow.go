@@ -19,27 +19,27 @@ import (
 // started it and the workflow runs of the thread.
 func (w *Workflows) task(ctx workflow.Context, in step.Task) (step.TaskReply, error) {
 	ctx = w.context(ctx)
-	j := &job{redactor: redactor{r: w.Redact}, in: in}
-	j.show(ctx, "runs")
-	j.listen(ctx)
-	reply, err := j.work(ctx)
-	if j.settled {
+	t := &taskRun{redactor: redactor{r: w.Redact}, in: in}
+	t.show(ctx, "runs")
+	t.listen(ctx)
+	reply, err := t.work(ctx)
+	if t.settled {
 		// The thread already knows.
-		j.show(ctx, "ended elsewhere")
+		t.show(ctx, "ended elsewhere")
 		return reply, err
 	}
-	j.show(ctx, "reports")
+	t.show(ctx, "reports")
 	// A cancelled task reports too, since someone other than the thread may have cancelled it.
 	ctx, cancel := workflow.NewDisconnectedContext(ctx)
 	defer cancel()
-	if lost := j.report(ctx, reply); lost != nil {
+	if lost := t.report(ctx, reply); lost != nil {
 		return reply, lost
 	}
 	return reply, err
 }
 
-// job is a background task in its workflow.
-type job struct {
+// taskRun is a background task in its workflow.
+type taskRun struct {
 	redactor redactor
 
 	in step.Task
@@ -50,51 +50,51 @@ type job struct {
 	settled bool
 }
 
-func (j *job) show(ctx workflow.Context, doing string) {
+func (t *taskRun) show(ctx workflow.Context, doing string) {
 	workflow.SetCurrentDetails(ctx, fmt.Sprintf("**%s** `%s`: %s\n\n- thread `%s`, tool `%s` of %s\n- deadline %s",
-		j.in.Task.Title, j.in.Task.ID, doing, j.in.Thread.ThreadID, j.in.Task.Tool, j.in.Task.Agent, j.in.Task.Deadline.UTC().Format(time.RFC3339)))
+		t.in.Task.Title, t.in.Task.ID, doing, t.in.Thread.ThreadID, t.in.Task.Tool, t.in.Task.Agent, t.in.Task.Deadline.UTC().Format(time.RFC3339)))
 }
 
 // listen handles the completion of the task from outside, which the thread or, if the thread is
 // closed, a client reports.
-func (j *job) listen(ctx workflow.Context) {
+func (t *taskRun) listen(ctx workflow.Context) {
 	workflow.GoNamed(ctx, "thread", func(ctx workflow.Context) {
-		workflow.GetSignalChannel(ctx, signals.SignalTaskReport).Receive(ctx, nil)
-		j.settled = true
+		workflow.GetSignalChannel(ctx, step.SignalTaskReport).Receive(ctx, nil)
+		t.settled = true
 	})
 	workflow.GoNamed(ctx, "outside", func(ctx workflow.Context) {
-		for j.done == nil {
+		for t.done == nil {
 			var c signals.CompleteTask
 			workflow.GetSignalChannel(ctx, signals.SignalCompleteTask).Receive(ctx, &c)
-			c = redacted(ctx, &j.redactor, c)
-			if c.Validate() == nil && c.TaskID == j.in.Task.ID {
-				j.done = &step.TaskReply{Result: c.Result, Error: c.Error, By: cmp.Or(c.By, "outside")}
+			c = redacted(ctx, &t.redactor, c)
+			if c.Validate() == nil && c.TaskID == t.in.Task.ID {
+				t.done = &step.TaskReply{Result: c.Result, Error: c.Error, By: cmp.Or(c.By, "outside")}
 			}
 		}
 	})
 }
 
 // over reports whether the task was completed from outside.
-func (j *job) over() bool { return j.done != nil || j.settled }
+func (t *taskRun) over() bool { return t.done != nil || t.settled }
 
 // work runs the tool, and waits for the completion from outside if the tool requires it.
-func (j *job) work(ctx workflow.Context) (step.TaskReply, error) {
-	left := j.in.Task.Deadline.Sub(workflow.Now(ctx))
+func (t *taskRun) work(ctx workflow.Context) (step.TaskReply, error) {
+	left := t.in.Task.Deadline.Sub(workflow.Now(ctx))
 	running, stop := workflow.WithCancel(ctx)
 	defer stop()
-	ran := workflow.ExecuteActivity(onQueue(activity(running, j.in.Task.Title), j.in.TaskQueue), signals.ActivityRunTask, j.in)
-	inTime, err := workflow.AwaitWithTimeout(ctx, left, func() bool { return j.over() || ran.IsReady() })
+	ran := workflow.ExecuteActivity(onQueue(activity(running, t.in.Task.Title), t.in.TaskQueue), step.ActivityRunTask, t.in)
+	inTime, err := workflow.AwaitWithTimeout(ctx, left, func() bool { return t.over() || ran.IsReady() })
 	if err != nil {
 		// The activity's context is cancelled too.
 		_ = ran.Get(ctx, nil)
 		return cancelled, err
 	}
-	if j.over() || !inTime {
+	if t.over() || !inTime {
 		stop()
 		disconnected, cancel := workflow.NewDisconnectedContext(ctx)
 		defer cancel()
 		_ = ran.Get(disconnected, nil)
-		return j.ended(), nil
+		return t.ended(), nil
 	}
 	var reply step.TaskReply
 	if err := ran.Get(ctx, &reply); err != nil {
@@ -107,38 +107,38 @@ func (j *job) work(ctx workflow.Context) (step.TaskReply, error) {
 	if !reply.Pending {
 		return reply, nil
 	}
-	j.show(ctx, "waits to be completed from outside")
-	left = j.in.Task.Deadline.Sub(workflow.Now(ctx))
-	if _, err := workflow.AwaitWithTimeout(ctx, left, j.over); err != nil {
+	t.show(ctx, "waits to be completed from outside")
+	left = t.in.Task.Deadline.Sub(workflow.Now(ctx))
+	if _, err := workflow.AwaitWithTimeout(ctx, left, t.over); err != nil {
 		return cancelled, err
 	}
-	return j.ended(), nil
+	return t.ended(), nil
 }
 
 // cancelled is the result of a task whose workflow was cancelled.
 var cancelled = step.TaskReply{Cancelled: true, Error: "the task was cancelled"}
 
 // ended returns the result of a task that was completed from outside or missed its deadline.
-func (j *job) ended() step.TaskReply {
-	if j.done != nil {
-		return *j.done
+func (t *taskRun) ended() step.TaskReply {
+	if t.done != nil {
+		return *t.done
 	}
-	return step.TaskReply{Error: fmt.Sprintf("it had not completed by its deadline, %s", j.in.Task.Deadline.UTC().Format(time.RFC3339))}
+	return step.TaskReply{Error: fmt.Sprintf("it had not completed by its deadline, %s", t.in.Task.Deadline.UTC().Format(time.RFC3339))}
 }
 
 // report sends the result to the thread. If the thread is closed, it stores the records of the
 // task's end instead.
-func (j *job) report(ctx workflow.Context, reply step.TaskReply) error {
-	to := signals.WorkflowID(j.in.Thread.Namespace, j.in.Thread.ThreadID)
-	rep := step.TaskReport{TaskID: j.in.Task.ID, TaskReply: reply, Task: &j.in.Task}
-	err := workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalTaskReport, rep).Get(ctx, nil)
+func (t *taskRun) report(ctx workflow.Context, reply step.TaskReply) error {
+	to := signals.WorkflowID(t.in.Thread.Namespace, t.in.Thread.ThreadID)
+	rep := step.TaskReport{TaskID: t.in.Task.ID, TaskReply: reply, Task: &t.in.Task}
+	err := workflow.SignalExternalWorkflow(ctx, to, "", step.SignalTaskReport, rep).Get(ctx, nil)
 	var gone *temporal.UnknownExternalWorkflowExecutionError
 	if !errors.As(err, &gone) {
 		return err
 	}
-	records := thread.TaskRecords(j.in.Thread, j.in.Task, reply, workflow.Now(ctx))
-	input := step.Record{Thread: j.in.Thread, Flush: step.Flush{Records: records}}
-	return workflow.ExecuteActivity(activity(ctx, "store the result"), signals.ActivityRecord, input).Get(ctx, nil)
+	records := thread.TaskRecords(t.in.Thread, t.in.Task, reply, workflow.Now(ctx))
+	input := step.Record{Thread: t.in.Thread, Flush: step.Flush{Records: records}}
+	return workflow.ExecuteActivity(activity(ctx, "store the result"), step.ActivityRecord, input).Get(ctx, nil)
 }
 
 func taskOptions(ctx workflow.Context, input step.Task) workflow.Context {

@@ -30,7 +30,7 @@ func taskWorld(t *testing.T, err error) (w *fixture, reports *inbox[step.TaskRep
 	t.Helper()
 	w = newFixture(t)
 	w.alone(taskWorkflowID)
-	return w, box[step.TaskReport](w, signals.WorkflowID("ns", "t1"), signals.SignalTaskReport, err)
+	return w, box[step.TaskReport](w, signals.WorkflowID("ns", "t1"), step.SignalTaskReport, err)
 }
 
 // runTaskFor runs the workflow of a task with this deadline.
@@ -189,7 +189,7 @@ func TestCompletedWhileTheToolRuns(t *testing.T) {
 func TestThreadHasSettledTheTask(t *testing.T) {
 	w, reports := taskWorld(t, nil)
 	w.work = pendingTask
-	w.then(func() { w.SignalWorkflow(signals.SignalTaskReport, step.TaskReport{TaskID: taskID}) })
+	w.then(func() { w.SignalWorkflow(step.SignalTaskReport, step.TaskReport{TaskID: taskID}) })
 	_, err := w.runTaskFor(365 * day)
 	require.NoError(t, err)
 	require.Empty(t, reports.all())

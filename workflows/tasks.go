@@ -17,7 +17,7 @@ type tasks struct{ *conversation }
 func (t tasks) handlers() []handler {
 	return []handler{
 		onSignal(t.conversation, signals.SignalCompleteTask, t.completeTask),
-		onSignal(t.conversation, signals.SignalTaskReport, t.taskReported),
+		onSignal(t.conversation, step.SignalTaskReport, t.taskReported),
 		onUpdate(t.conversation, signals.UpdateCompleteTask, "complete a background task", signals.CompleteTask.Validate, t.updateCompleteTask),
 		onUpdate(t.conversation, signals.UpdateCancelTask, "cancel a background task", signals.CancelTask.Validate, t.updateCancelTask),
 		onQuery(signals.QueryTasks, "the background tasks", func(workflow.Context) signals.Tasks { return t.state.Tasks.View() }),
@@ -136,5 +136,5 @@ func (t *conversation) dismissTask(ctx workflow.Context, task event.Task) {
 	}
 	to := signals.TaskWorkflowID(t.state.Namespace, task.ID)
 	// A failure means that the workflow has ended.
-	_ = t.awaitSent(ctx, workflow.SignalExternalWorkflow(ctx, to, "", signals.SignalTaskReport, step.TaskReport{TaskID: task.ID}))
+	_ = t.awaitSent(ctx, workflow.SignalExternalWorkflow(ctx, to, "", step.SignalTaskReport, step.TaskReport{TaskID: task.ID}))
 }

@@ -26,7 +26,7 @@ func inBackground(t *testing.T, f *fakes, detached bool) *fixture {
 	t.Helper()
 	w := fixtureWith(t, f)
 	w.SetDetachedChildWait(false)
-	w.forward(signals.SignalTaskReport)
+	w.forward(step.SignalTaskReport)
 	w.OnRequestCancelExternalWorkflow(mock.Anything, mock.Anything, "").Return(gone).Maybe()
 	f.model = func(_ context.Context, in step.Model) (step.ModelReply, error) {
 		if in.EventID == "go" && in.Step == 1 {
@@ -188,12 +188,12 @@ func TestTaskAcrossContinueAsNew(t *testing.T) {
 	require.Len(t, next.State.Tasks.Running, 1)
 
 	w = inBackground(t, f, false)
-	dismissed := box[step.TaskReport](w, taskWorkflowID, signals.SignalTaskReport, nil)
+	dismissed := box[step.TaskReport](w, taskWorkflowID, step.SignalTaskReport, nil)
 	w.then(func() { w.complete(signals.CompleteTask{TaskID: taskID, Result: json.RawMessage(`1`)}) })
 	w.then(func() {
 		require.Len(t, dismissed.all(), 1, "its workflow waits no more")
-		w.SignalWorkflow(signals.SignalTaskReport, step.TaskReport{TaskID: taskID, TaskReply: step.TaskReply{Error: "late"}})
-		w.SignalWorkflow(signals.SignalTaskReport, step.TaskReport{TaskID: "t1~t9"})
+		w.SignalWorkflow(step.SignalTaskReport, step.TaskReport{TaskID: taskID, TaskReply: step.TaskReply{Error: "late"}})
+		w.SignalWorkflow(step.SignalTaskReport, step.TaskReport{TaskID: "t1~t9"})
 	})
 	w.run(next)
 	require.Len(t, f.heardOf(), 1)

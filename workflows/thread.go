@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/forget"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/step"
@@ -100,14 +101,14 @@ func (w *Workflows) Register(r Registrar) {
 		{signals.DelegateWorkflow, w.delegate, pinned},
 		{signals.HookWorkflow, w.hook, moving},
 		{signals.TaskWorkflow, w.task, moving},
-		{signals.IngestWorkflow, w.ingest, moving},
-		{signals.ExtractWorkflow, w.extract, moving},
-		{signals.EmbedWorkflow, w.embed, moving},
-		{signals.DeliverWorkflow, deliver, moving},
-		{signals.ModelLimitWorkflow, modelLimit, moving},
-		{signals.EraseWorkflow, w.erase, moving},
-		{signals.ErasePersonWorkflow, w.erasePerson, moving},
-		{signals.RetainWorkflow, w.retain, moving},
+		{job.IngestWorkflow, w.ingest, moving},
+		{job.ExtractWorkflow, w.extract, moving},
+		{job.EmbedWorkflow, w.embed, moving},
+		{job.DeliverWorkflow, deliver, moving},
+		{job.ModelLimitWorkflow, modelLimit, moving},
+		{job.EraseWorkflow, w.erase, moving},
+		{job.ErasePersonWorkflow, w.erasePerson, moving},
+		{job.RetainWorkflow, w.retain, moving},
 	} {
 		r.RegisterWorkflowWithOptions(one.workflow, workflow.RegisterOptions{Name: one.name, VersioningBehavior: one.behavior})
 	}
@@ -300,7 +301,7 @@ func (t *conversation) load(ctx workflow.Context) {
 	// The content may not have been stored yet.
 	t.record(ctx)
 	var content step.LoadReply
-	err := localFirst(ctx, activity, "load an event", signals.ActivityLoadEvent, input, &content)
+	err := localFirst(ctx, activity, "load an event", step.ActivityLoadEvent, input, &content)
 	switch {
 	case ctx.Err() != nil:
 	case err != nil:

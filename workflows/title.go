@@ -48,7 +48,7 @@ func (t *conversation) findTitle(ctx, own workflow.Context, input step.Title, re
 	s := t.state
 	*reply = step.TitleReply{}
 	options := onModelQueue(lowPriorityOptions(own, "title"), queueOf(input.Route), s.Namespace)
-	found := workflow.ExecuteActivity(options, signals.ActivityTitleThread, input)
+	found := workflow.ExecuteActivity(options, step.ActivityTitleThread, input)
 	if workflow.Await(ctx, func() bool { return found.IsReady() || s.Closing != nil || t.continuingAsNew }) != nil || !found.IsReady() {
 		// A thread that is closed or continues as new does not wait for the title. The next run
 		// tries again.

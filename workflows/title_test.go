@@ -26,7 +26,7 @@ func titled(t *testing.T, answer func(context.Context, step.Title) (step.TitleRe
 		out.Titles = true
 		return out, nil
 	}
-	w.RegisterActivityWithOptions(answer, activity.RegisterOptions{Name: signals.ActivityTitleThread})
+	w.RegisterActivityWithOptions(answer, activity.RegisterOptions{Name: step.ActivityTitleThread})
 	memo = &[]map[string]any{}
 	w.OnUpsertMemo(mock.Anything).Run(func(args mock.Arguments) {
 		*memo = append(*memo, args.Get(0).(map[string]any))
@@ -37,7 +37,7 @@ func titled(t *testing.T, answer func(context.Context, step.Title) (step.TitleRe
 // TestTitleOfAThreadThatMoves: the next run generates the title.
 func TestTitleOfAThreadThatMoves(t *testing.T) {
 	w, _ := titled(t, nil)
-	w.OnActivity(signals.ActivityTitleThread, mock.Anything, mock.Anything).After(time.Hour).Return(step.TitleReply{Title: "x"}, nil)
+	w.OnActivity(step.ActivityTitleThread, mock.Anything, mock.Anything).After(time.Hour).Return(step.TitleReply{Title: "x"}, nil)
 	w.then(func() { w.post("m1", "hello") })
 	w.RegisterDelayedCallback(func() {
 		// Records that must be stored before continue-as-new, while the title is generated.
@@ -76,7 +76,7 @@ func TestTitleIsToldOf(t *testing.T) {
 	}
 	w.RegisterActivityWithOptions(func(context.Context, step.Title) (step.TitleReply, error) {
 		return step.TitleReply{Title: "All about waiting"}, nil
-	}, activity.RegisterOptions{Name: signals.ActivityTitleThread})
+	}, activity.RegisterOptions{Name: step.ActivityTitleThread})
 	w.then(func() { w.post("m1", "hello") })
 	w.run(workflows.Input{})
 	require.Len(t, w.handled, 1)
@@ -94,7 +94,7 @@ func TestTitleTakesItsTime(t *testing.T) {
 		w.post("m2", "and now?")
 		<-given
 		return step.TitleReply{Title: "Too late"}, nil
-	}, activity.RegisterOptions{Name: signals.ActivityTitleThread, DisableAlreadyRegisteredCheck: true})
+	}, activity.RegisterOptions{Name: step.ActivityTitleThread, DisableAlreadyRegisteredCheck: true})
 	model := w.model
 	w.model = func(ctx context.Context, in step.Model) (step.ModelReply, error) {
 		if in.EventID == "m2" {

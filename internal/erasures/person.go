@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/internal/forget"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
@@ -147,7 +148,7 @@ func WaitFor(ctx context.Context, documents store.Documents, namespace, id strin
 			w.Since = r.Waiting[at].Since
 			changed = w.Why != r.Waiting[at].Why || w.Counts != r.Waiting[at].Counts || !maps.Equal(w.Continued, r.Waiting[at].Continued)
 			r.Waiting[at] = w
-		case r.Person == "" || len(r.Waiting) == signals.MaxPersonWaits:
+		case r.Person == "" || len(r.Waiting) == job.MaxPersonWaits:
 			changed = false
 		default:
 			r.Waiting, changed = append(r.Waiting, w), true

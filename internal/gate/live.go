@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill/internal/deployment"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -54,8 +55,8 @@ func selections(now time.Time) []selection {
 	}
 	own := []string{signals.ThreadWorkflow, signals.DelegateWorkflow}
 	for _, typ := range []string{
-		signals.HookWorkflow, signals.TaskWorkflow, signals.IngestWorkflow, signals.ExtractWorkflow, signals.EmbedWorkflow,
-		signals.DeliverWorkflow, signals.ModelLimitWorkflow,
+		signals.HookWorkflow, signals.TaskWorkflow, job.IngestWorkflow, job.ExtractWorkflow, job.EmbedWorkflow,
+		job.DeliverWorkflow, job.ModelLimitWorkflow,
 	} {
 		own = append(own, typ)
 		out = append(out, selection{typ + " workflows", fmt.Sprintf("WorkflowType = %q", typ)})

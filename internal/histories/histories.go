@@ -16,6 +16,8 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 
+	"github.com/threadmill/threadmill/internal/job"
+	"github.com/threadmill/threadmill/internal/job/jobclient"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
@@ -44,11 +46,11 @@ func (h Histories) Stop(ctx context.Context, namespace, threadID string) error {
 
 // Find finds the workflows of a thread, and those of documents that were ingested from it and of schedules that post to it.
 // others are the ids of further workflows.
-func (h Histories) Find(ctx context.Context, namespace, threadID string, others, schedules []string) (signals.FoundWorkflows, error) {
+func (h Histories) Find(ctx context.Context, namespace, threadID string, others, schedules []string) (job.FoundWorkflows, error) {
 	id := signals.WorkflowID(namespace, threadID)
 	s := newSearch(h)
 	if err := s.chain(ctx, id, ""); err != nil {
-		return signals.FoundWorkflows{}, err
+		return job.FoundWorkflows{}, err
 	}
 	queries := []query{
 		ofWorkflow(id), ofParent(id),
@@ -60,14 +62,14 @@ func (h Histories) Find(ctx context.Context, namespace, threadID string, others,
 	}
 	for _, q := range queries {
 		if err := s.list(ctx, q); err != nil {
-			return signals.FoundWorkflows{}, err
+			return job.FoundWorkflows{}, err
 		}
 	}
 	// What was listed may have started more, or be older than the chain.
 	for _, run := range s.sorted() {
 		if run.WorkflowID == id {
 			if err := s.chain(ctx, id, run.RunID); err != nil {
-				return signals.FoundWorkflows{}, err
+				return job.FoundWorkflows{}, err
 			}
 		}
 	}
@@ -77,7 +79,7 @@ func (h Histories) Find(ctx context.Context, namespace, threadID string, others,
 	for _, other := range others {
 		s.children[other] = true
 	}
-	out := signals.FoundWorkflows{}
+	out := job.FoundWorkflows{}
 	for _, child := range slices.Sorted(maps.Keys(s.children)) {
 		_, sub, err := signals.ParseWorkflowID(child)
 		switch {
@@ -89,15 +91,15 @@ func (h Histories) Find(ctx context.Context, namespace, threadID string, others,
 				out.Others = append(out.Others, child)
 			}
 			if err := s.list(ctx, ofWorkflow(child)); err != nil {
-				return signals.FoundWorkflows{}, err
+				return job.FoundWorkflows{}, err
 			}
 			if _, err := s.exists(ctx, child, ""); err != nil {
-				return signals.FoundWorkflows{}, err
+				return job.FoundWorkflows{}, err
 			}
 		}
 	}
 	// The threads of sub-agents are looked for by their own ids.
-	own := func(run signals.WorkflowRun) bool {
+	own := func(run job.WorkflowRun) bool {
 		_, _, err := signals.ParseWorkflowID(run.WorkflowID)
 		return err != nil || run.WorkflowID == id
 	}
@@ -115,7 +117,7 @@ func (h Histories) Find(ctx context.Context, namespace, threadID string, others,
 }
 
 // Delete deletes runs, running ones too. It returns before Temporal has deleted them.
-func (h Histories) Delete(ctx context.Context, runs []signals.WorkflowRun) error {
+func (h Histories) Delete(ctx context.Context, runs []job.WorkflowRun) error {
 	for _, run := range runs {
 		_, err := h.Temporal.WorkflowService().DeleteWorkflowExecution(ctx, &workflowservice.DeleteWorkflowExecutionRequest{
 			Namespace: h.namespace(), WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: run.WorkflowID, RunId: run.RunID},
@@ -137,12 +139,8 @@ func (h Histories) Schedules(ctx context.Context, namespace string, threads ...s
 }
 
 // Erase starts the workflow that erases a thread. While one runs, it fails.
-func (h Histories) Erase(ctx context.Context, in signals.EraseStep) error {
-	c, err := threadclient.New(threadclient.Config{Temporal: h.Temporal, Namespace: in.Namespace, TaskQueue: h.TaskQueue})
-	if err != nil {
-		return err
-	}
-	return c.EraseLate(ctx, in)
+func (h Histories) Erase(ctx context.Context, in job.EraseStep) error {
+	return jobclient.Client{Temporal: h.Temporal, TaskQueue: h.TaskQueue}.EraseLate(ctx, in)
 }
 
 // DeleteSchedules deletes schedules.
@@ -190,22 +188,22 @@ func (h Histories) namespace() string {
 // search gathers runs.
 type search struct {
 	h        Histories
-	runs     map[string]signals.WorkflowRun
+	runs     map[string]job.WorkflowRun
 	children map[string]bool
 
 	// deleted are the runs that visibility still lists.
-	deleted map[string]signals.WorkflowRun
+	deleted map[string]job.WorkflowRun
 
 	// read are the ids of the runs whose history was read.
 	read map[string]bool
 }
 
 func newSearch(h Histories) *search {
-	return &search{h: h, runs: map[string]signals.WorkflowRun{}, deleted: map[string]signals.WorkflowRun{}, children: map[string]bool{}, read: map[string]bool{}}
+	return &search{h: h, runs: map[string]job.WorkflowRun{}, deleted: map[string]job.WorkflowRun{}, children: map[string]bool{}, read: map[string]bool{}}
 }
 
-func (s *search) sorted() []signals.WorkflowRun {
-	out := make([]signals.WorkflowRun, 0, len(s.runs))
+func (s *search) sorted() []job.WorkflowRun {
+	out := make([]job.WorkflowRun, 0, len(s.runs))
 	for _, id := range slices.Sorted(maps.Keys(s.runs)) {
 		out = append(out, s.runs[id])
 	}
@@ -224,7 +222,7 @@ func (s *search) list(ctx context.Context, q query) error {
 			if !q.selects(info) {
 				continue
 			}
-			run := signals.WorkflowRun{WorkflowID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId()}
+			run := job.WorkflowRun{WorkflowID: info.GetExecution().GetWorkflowId(), RunID: info.GetExecution().GetRunId()}
 			exists, err := s.exists(ctx, run.WorkflowID, run.RunID)
 			if err != nil {
 				return err
@@ -254,7 +252,7 @@ func (s *search) exists(ctx context.Context, id, runID string) (string, error) {
 	}
 	info := d.GetWorkflowExecutionInfo()
 	run := info.GetExecution()
-	s.runs[run.GetRunId()] = signals.WorkflowRun{
+	s.runs[run.GetRunId()] = job.WorkflowRun{
 		WorkflowID: run.GetWorkflowId(), RunID: run.GetRunId(), Open: info.GetStatus() == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING,
 	}
 	return run.GetRunId(), nil

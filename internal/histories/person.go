@@ -12,21 +12,22 @@ import (
 	"go.temporal.io/api/proxy"
 	"go.temporal.io/sdk/converter"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 
 // Has reports whether the history of a run has a value of which concerns says so. A run that does not exist has none.
-func (h Histories) Has(ctx context.Context, run signals.WorkflowRun, concerns func(json.RawMessage) bool) (bool, error) {
+func (h Histories) Has(ctx context.Context, run job.WorkflowRun, concerns func(json.RawMessage) bool) (bool, error) {
 	return h.read(ctx, run, math.MaxInt, concerns)
 }
 
 // Began is [Histories.Has] for the first event of a run, with its input and its memo.
-func (h Histories) Began(ctx context.Context, run signals.WorkflowRun, concerns func(json.RawMessage) bool) (bool, error) {
+func (h Histories) Began(ctx context.Context, run job.WorkflowRun, concerns func(json.RawMessage) bool) (bool, error) {
 	return h.read(ctx, run, 1, concerns)
 }
 
-func (h Histories) read(ctx context.Context, run signals.WorkflowRun, first int, concerns func(json.RawMessage) bool) (found bool, err error) {
+func (h Histories) read(ctx context.Context, run job.WorkflowRun, first int, concerns func(json.RawMessage) bool) (found bool, err error) {
 	read := reading{h.converter(), concerns, false}
 	events := h.Temporal.GetWorkflowHistory(ctx, run.WorkflowID, run.RunID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
 	for ; first > 0 && events.HasNext() && !read.found; first-- {
@@ -104,8 +105,8 @@ func (h Histories) Title(ctx context.Context, namespace, threadID string) (title
 }
 
 // Forget has a thread forget a person.
-func (h Histories) Forget(ctx context.Context, namespace, threadID string, f signals.Forget) error {
-	err := h.Temporal.SignalWorkflow(ctx, signals.WorkflowID(namespace, threadID), "", signals.SignalForget, f)
+func (h Histories) Forget(ctx context.Context, namespace, threadID string, f job.Forget) error {
+	err := h.Temporal.SignalWorkflow(ctx, signals.WorkflowID(namespace, threadID), "", job.SignalForget, f)
 	if isGone(err) {
 		return nil
 	}

@@ -9,9 +9,9 @@ import (
 	"sync"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/knowledge"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -40,8 +40,8 @@ func (l *Library) Contextualizes() bool { return l.cfg.ContextProvider != nil }
 // Contextualize gives up to 50 chunks of a revision their contexts, from an index on. Chunks that have one are left alone, so a
 // step that is repeated asks only for what is missing. A chunk about which the model says nothing stays without. An error of the
 // model that concerns every chunk, such as a wrong key, is a [*Error].
-func (l *Library) Contextualize(ctx context.Context, namespace string, r store.KnowledgeRevision, from int) (signals.ContextualizedChunks, error) {
-	var out signals.ContextualizedChunks
+func (l *Library) Contextualize(ctx context.Context, namespace string, r store.KnowledgeRevision, from int) (job.ContextualizedChunks, error) {
+	var out job.ContextualizedChunks
 	if !l.Contextualizes() {
 		return out, nil
 	}

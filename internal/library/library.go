@@ -15,11 +15,11 @@ import (
 
 	"github.com/threadmill/threadmill/internal/document"
 	"github.com/threadmill/threadmill/internal/fetch"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/knowledge"
 	"github.com/threadmill/threadmill/internal/tokens"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/redact"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -274,25 +274,25 @@ func Given(source, mediaType string, content []byte) *store.KnowledgeContent {
 }
 
 // Fetch stores the content of a revision. Errors that a retry cannot help are a [*Error], here and in the other steps.
-func (l *Library) Fetch(ctx context.Context, namespace string, r store.KnowledgeRevision, force bool) (signals.FetchedDocument, error) {
+func (l *Library) Fetch(ctx context.Context, namespace string, r store.KnowledgeRevision, force bool) (job.FetchedDocument, error) {
 	doc, err := l.current(ctx, namespace, r)
 	if err != nil {
-		return signals.FetchedDocument{}, err
+		return job.FetchedDocument{}, err
 	}
 	if doc.Digest == "" {
 		file, err := l.fetch.Get(ctx, doc.Source)
 		if err != nil {
-			return signals.FetchedDocument{}, permanent(err)
+			return job.FetchedDocument{}, permanent(err)
 		}
 		content := l.redacted(&store.KnowledgeContent{Name: file.Name, MediaType: file.MediaType, Bytes: file.Content})
 		doc.Digest = store.KnowledgeDigest(content.Bytes)
 		if err := l.cfg.Store.PutKnowledgeContent(ctx, namespace, r, doc.Digest, *content); err != nil {
-			return signals.FetchedDocument{}, err
+			return job.FetchedDocument{}, err
 		}
-		return signals.FetchedDocument{Bytes: len(content.Bytes), Unchanged: doc.Digest == doc.IndexedDigest && !force}, nil
+		return job.FetchedDocument{Bytes: len(content.Bytes), Unchanged: doc.Digest == doc.IndexedDigest && !force}, nil
 	}
 	content, err := l.cfg.Store.KnowledgeContent(ctx, namespace, r)
-	return signals.FetchedDocument{Bytes: len(content.Bytes), Unchanged: doc.Digest == doc.IndexedDigest && !force}, err
+	return job.FetchedDocument{Bytes: len(content.Bytes), Unchanged: doc.Digest == doc.IndexedDigest && !force}, err
 }
 
 // redacted redacts the content of a document if it is text. That of a PDF or DOCX file is redacted when it is read.
@@ -336,13 +336,13 @@ func (l *Library) cancelSuperseded(ctx context.Context, cancel context.CancelCau
 }
 
 // Split reads the content of a revision and stores its chunks.
-func (l *Library) Split(ctx context.Context, namespace string, r store.KnowledgeRevision) (signals.ParsedDocument, error) {
+func (l *Library) Split(ctx context.Context, namespace string, r store.KnowledgeRevision) (job.ParsedDocument, error) {
 	content, err := l.cfg.Store.KnowledgeContent(ctx, namespace, r)
 	if errors.Is(err, store.ErrNotFound) {
 		err = store.ErrSuperseded
 	}
 	if err != nil {
-		return signals.ParsedDocument{}, err
+		return job.ParsedDocument{}, err
 	}
 	reading, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -352,7 +352,7 @@ func (l *Library) Split(ctx context.Context, namespace string, r store.Knowledge
 		err = store.ErrSuperseded
 	}
 	if err != nil {
-		return signals.ParsedDocument{}, permanent(err)
+		return job.ParsedDocument{}, permanent(err)
 	}
 	cancel(nil)
 	for i, b := range text.Blocks {
@@ -367,29 +367,29 @@ func (l *Library) Split(ctx context.Context, namespace string, r store.Knowledge
 			})
 		}
 		if err := l.cfg.Store.AddChunks(ctx, namespace, r, batch); err != nil {
-			return signals.ParsedDocument{}, err
+			return job.ParsedDocument{}, err
 		}
 	}
-	return signals.ParsedDocument{Format: string(text.Format), Title: l.cfg.Redact.Text(text.Title), Chunks: len(chunks), Contextualize: l.Contextualizes()}, nil
+	return job.ParsedDocument{Format: string(text.Format), Title: l.cfg.Redact.Text(text.Title), Chunks: len(chunks), Contextualize: l.Contextualizes()}, nil
 }
 
 // Finish ends the processing of a revision.
-func (l *Library) Finish(ctx context.Context, namespace string, r store.KnowledgeRevision, out signals.IngestResult) (store.KnowledgeDocument, error) {
-	f := store.KnowledgeFinish{Error: out.Error, Unchanged: out.Status == signals.IngestUnchanged, Title: out.Title, Format: out.Format, Bytes: out.Bytes}
+func (l *Library) Finish(ctx context.Context, namespace string, r store.KnowledgeRevision, out job.IngestResult) (store.KnowledgeDocument, error) {
+	f := store.KnowledgeFinish{Error: out.Error, Unchanged: out.Status == job.IngestUnchanged, Title: out.Title, Format: out.Format, Bytes: out.Bytes}
 	return l.cfg.Store.FinishKnowledge(ctx, namespace, r, f)
 }
 
 // Embed adds vectors to up to [store.MaxKnowledgeBatch] chunks of a revision or, if r is zero, of all documents of the
 // namespace. When all of them have vectors, it drops those of other embedders.
-func (l *Library) Embed(ctx context.Context, namespace string, r store.KnowledgeRevision) (signals.EmbeddedChunks, error) {
+func (l *Library) Embed(ctx context.Context, namespace string, r store.KnowledgeRevision) (job.EmbeddedChunks, error) {
 	if l.Embeds() == "" {
-		return signals.EmbeddedChunks{}, nil
+		return job.EmbeddedChunks{}, nil
 	}
 	n, err := l.embedBatch(ctx, namespace, r)
 	if err == nil && n < store.MaxKnowledgeBatch && r == (store.KnowledgeRevision{}) {
 		err = l.dropOthers(ctx, namespace)
 	}
-	return signals.EmbeddedChunks{Chunks: n, More: n == store.MaxKnowledgeBatch}, err
+	return job.EmbeddedChunks{Chunks: n, More: n == store.MaxKnowledgeBatch}, err
 }
 
 // Missing returns how many visible chunks of a namespace have no vector of the current embedder.

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
 )
@@ -67,7 +67,7 @@ func (s *shelf) finish(r store.KnowledgeRevision) {
 	s.t.Helper()
 	_, err := s.Embed(s.t.Context(), namespace, r)
 	require.NoError(s.t, err)
-	_, err = s.Finish(s.t.Context(), namespace, r, signals.IngestResult{Status: signals.IngestIndexed})
+	_, err = s.Finish(s.t.Context(), namespace, r, job.IngestResult{Status: job.IngestIndexed})
 	require.NoError(s.t, err)
 }
 

@@ -7,6 +7,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/metric"
 
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -94,7 +95,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 	// What has not happened yet is 0, so that its first time is an increase.
 	for _, c := range []metric.Int64Counter{i.retries, i.lost} {
 		for _, step := range []string{
-			signals.ActivityCallModel, signals.ActivityRunTool, signals.ActivityRunTask, signals.ActivityRecord, signals.ActivityRunHooks, signals.ActivityHandleEvent,
+			step.ActivityCallModel, step.ActivityRunTool, step.ActivityRunTask, step.ActivityRecord, step.ActivityRunHooks, step.ActivityHandleEvent,
 		} {
 			c.Add(context.Background(), 0, metric.WithAttributes(attribute.String(AttrStep, step)))
 		}

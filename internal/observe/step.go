@@ -12,8 +12,8 @@ import (
 	"go.temporal.io/sdk/interceptor"
 	"golang.org/x/time/rate"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/step"
-	"github.com/threadmill/threadmill/signals"
 )
 
 // WorkerInterceptors returns the interceptors of workers: those of traces, and one of steps.
@@ -49,7 +49,7 @@ type stepInbound struct {
 // ExecuteActivity measures an attempt at a step, and tells model calls within it for whom they are.
 func (i *stepInbound) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	o, info, began := i.o, activity.GetInfo(ctx), time.Now()
-	input := attribute.String(AttrStep, o.steps.bound(signals.ActivityOf(info.ActivityType.Name)))
+	input := attribute.String(AttrStep, o.steps.bound(job.ActivityOf(info.ActivityType.Name)))
 	s := subjectOfStep(in.Args)
 	ctx = context.WithValue(ctx, subjectKey{}, s)
 	trace.SpanFromContext(ctx).SetAttributes(append(s.attributes(), attribute.Int(AttrAttempt, int(info.Attempt)))...)

@@ -21,6 +21,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/threadmill/threadmill/internal/deployment"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -78,7 +79,7 @@ type claimed struct {
 // look returns the owner of the queue, or nil if it has none.
 func (k *Keeper) look(ctx context.Context) (*claimed, error) {
 	found, err := k.Client.WorkflowService().DescribeWorkflowExecution(ctx, &workflowservice.DescribeWorkflowExecutionRequest{
-		Namespace: k.Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: signals.QueueOwnerWorkflowID(k.Queue)},
+		Namespace: k.Namespace, Execution: &commonpb.WorkflowExecution{WorkflowId: job.QueueOwnerWorkflowID(k.Queue)},
 	})
 	if _, missing := errors.AsType[*serviceerror.NotFound](err); missing {
 		return nil, nil //nolint:nilnil // no owner is no error
@@ -93,7 +94,7 @@ func (k *Keeper) look(ctx context.Context) (*claimed, error) {
 	out := &claimed{runID: info.GetExecution().GetRunId()}
 	if err := converter.GetDefaultDataConverter().FromPayload(info.GetMemo().GetFields()[memoOwner], &out.Owner); err != nil {
 		return nil, fmt.Errorf("workflow %q, which tells the owner of a task queue, cannot be read: %w; if this program may have the queue, terminate it",
-			signals.QueueOwnerWorkflowID(k.Queue), err)
+			job.QueueOwnerWorkflowID(k.Queue), err)
 	}
 	return out, nil
 }
@@ -175,7 +176,7 @@ func (k *Keeper) replace(ctx context.Context, found claimed, next Owner) error {
 // end ends what the queue has of an owner. The error is errLost if that has changed.
 func (k *Keeper) end(ctx context.Context, found claimed) error {
 	_, err := k.Client.WorkflowService().TerminateWorkflowExecution(ctx, &workflowservice.TerminateWorkflowExecutionRequest{
-		Namespace: k.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: signals.QueueOwnerWorkflowID(k.Queue), RunId: found.runID},
+		Namespace: k.Namespace, WorkflowExecution: &commonpb.WorkflowExecution{WorkflowId: job.QueueOwnerWorkflowID(k.Queue), RunId: found.runID},
 		Reason: "the task queue has another owner from now on", Identity: k.process(),
 	})
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
@@ -198,7 +199,7 @@ func (k *Keeper) start(ctx context.Context, o Owner) error {
 		return err
 	}
 	_, err = k.Client.WorkflowService().StartWorkflowExecution(ctx, &workflowservice.StartWorkflowExecutionRequest{
-		Namespace: k.Namespace, WorkflowId: signals.QueueOwnerWorkflowID(k.Queue), WorkflowType: &commonpb.WorkflowType{Name: workflowType},
+		Namespace: k.Namespace, WorkflowId: job.QueueOwnerWorkflowID(k.Queue), WorkflowType: &commonpb.WorkflowType{Name: workflowType},
 		TaskQueue: &taskqueuepb.TaskQueue{Name: k.Queue + "/owner", Kind: enumspb.TASK_QUEUE_KIND_NORMAL}, RequestId: signals.NewID(), Identity: k.process(),
 		WorkflowIdReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WorkflowIdConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL,

@@ -19,6 +19,7 @@ import (
 	"go.temporal.io/sdk/converter"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/internal/thread"
@@ -212,7 +213,7 @@ type fixture struct {
 	*comparison
 	shelf    *shelf
 	temporal *temporal
-	erased   []signals.EraseStep
+	erased   []job.EraseStep
 	eraseErr error
 }
 
@@ -226,7 +227,7 @@ func newFixture(t *testing.T) *fixture {
 	}
 	threads, err := threadclient.New(threadclient.Config{Temporal: f.temporal, Namespace: "acme"})
 	require.NoError(t, err)
-	r := New(Config{Temporal: f.temporal, Threads: threads, Store: f.shelf, Erase: func(_ context.Context, in signals.EraseStep) error {
+	r := New(Config{Temporal: f.temporal, Threads: threads, Store: f.shelf, Erase: func(_ context.Context, in job.EraseStep) error {
 		f.erased = append(f.erased, in)
 		return f.eraseErr
 	}})

@@ -21,6 +21,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/repair"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -44,7 +45,7 @@ type Config struct {
 	Replay worker.WorkflowReplayerOptions
 
 	// Erase starts the erasure of a thread.
-	Erase func(ctx context.Context, in signals.EraseStep) error
+	Erase func(ctx context.Context, in job.EraseStep) error
 }
 
 // Reconciler compares the store with Temporal, for one namespace.

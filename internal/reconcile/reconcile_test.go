@@ -16,8 +16,8 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/repair"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/workflows"
 )
@@ -149,7 +149,7 @@ func TestStops(t *testing.T) {
 // TestAlone: Temporal has no error for a corrupt history: a call times out although Temporal responds for other workflows.
 func TestAlone(t *testing.T) {
 	late := serviceerror.NewDeadlineExceeded("late")
-	erasure := signals.EraseWorkflowID("acme", "t")
+	erasure := job.EraseWorkflowID("acme", "t")
 	compare := func(t *testing.T, history, other error) (repair.Comparison, error) {
 		t.Helper()
 		f := newFixture(t)

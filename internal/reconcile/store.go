@@ -290,7 +290,7 @@ func (c *comparison) startedTools(ctx context.Context, older bool) error {
 
 // begunTools returns the starts of the tools that a worker runs, for the thread's turns and for its background tasks.
 func (c *comparison) begunTools(ctx context.Context, older bool) (out []store.ToolLog, err error) {
-	for id := range begunActivities(c.desc, signals.ActivityRunTool, older) {
+	for id := range begunActivities(c.desc, step.ActivityRunTool, older) {
 		for _, e := range c.history.GetEvents() {
 			scheduled := e.GetActivityTaskScheduledEventAttributes()
 			if scheduled.GetActivityId() != id {
@@ -314,7 +314,7 @@ func (c *comparison) begunTools(ctx context.Context, older bool) (out []store.To
 		if err != nil {
 			return nil, err
 		}
-		if len(begunActivities(desc, signals.ActivityRunTask, older)) > 0 {
+		if len(begunActivities(desc, step.ActivityRunTask, older)) > 0 {
 			out = append(out, activities.RebuildStart(step.Tool{
 				Run: step.Run{Agent: task.Agent, TraceID: task.TraceID}, ToolCallID: task.ToolCallID, ToolName: task.Tool,
 			}, task.StartedAt))

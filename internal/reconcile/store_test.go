@@ -266,18 +266,18 @@ func TestBegunActivities(t *testing.T) {
 		attempt int32
 		ago     time.Duration
 	}{
-		{"long", signals.ActivityRunTool, started, 1, silent + time.Second},
-		{"just", signals.ActivityRunTool, started, 1, 0},
-		{"waits", signals.ActivityRunTool, scheduled, 1, time.Hour},
-		{"retried", signals.ActivityRunTool, scheduled, 2, time.Hour},
-		{"model", signals.ActivityCallModel, started, 1, time.Hour},
+		{"long", step.ActivityRunTool, started, 1, silent + time.Second},
+		{"just", step.ActivityRunTool, started, 1, 0},
+		{"waits", step.ActivityRunTool, scheduled, 1, time.Hour},
+		{"retried", step.ActivityRunTool, scheduled, 2, time.Hour},
+		{"model", step.ActivityCallModel, started, 1, time.Hour},
 	} {
 		desc.PendingActivities = append(desc.PendingActivities, &workflowpb.PendingActivityInfo{
 			ActivityId: p.id, ActivityType: &commonpb.ActivityType{Name: p.typ}, State: p.state, Attempt: p.attempt, LastStartedTime: timestamppb.New(time.Now().Add(-p.ago)),
 		})
 	}
-	require.Equal(t, map[string]bool{"long": true, "retried": true}, begunActivities(desc, signals.ActivityRunTool, false))
-	require.Equal(t, map[string]bool{"long": true, "retried": true, "just": true}, begunActivities(desc, signals.ActivityRunTool, true))
+	require.Equal(t, map[string]bool{"long": true, "retried": true}, begunActivities(desc, step.ActivityRunTool, false))
+	require.Equal(t, map[string]bool{"long": true, "retried": true, "just": true}, begunActivities(desc, step.ActivityRunTool, true))
 }
 
 // TestStartedTools: the start of a tool that may have run is written again, so that it does not run twice.
@@ -294,8 +294,8 @@ func TestStartedTools(t *testing.T) {
 			{ID: "t~t1", ToolCallID: "task", Tool: "build", StartedAt: noon}, {ID: "t~t2", ToolCallID: "gone"}, {ID: "t~t3", ToolCallID: "sub", SubAgent: "clerk"},
 		}
 		f := newFixture(t).stores().runs(state)
-		f.temporal.add(signals.TaskWorkflowID("acme", "t~t1"), enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING).PendingActivities = []*workflowpb.PendingActivityInfo{pending("1", signals.ActivityRunTask)}
-		f.desc.PendingActivities = []*workflowpb.PendingActivityInfo{pending("7", signals.ActivityRunTool)}
+		f.temporal.add(signals.TaskWorkflowID("acme", "t~t1"), enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING).PendingActivities = []*workflowpb.PendingActivityInfo{pending("1", step.ActivityRunTask)}
+		f.desc.PendingActivities = []*workflowpb.PendingActivityInfo{pending("7", step.ActivityRunTool)}
 		f.history = &historypb.History{Events: []*historypb.HistoryEvent{{EventTime: timestamppb.New(noon), Attributes: &historypb.HistoryEvent_ActivityTaskScheduledEventAttributes{
 			ActivityTaskScheduledEventAttributes: &historypb.ActivityTaskScheduledEventAttributes{ActivityId: "7", Input: encode(t, step.Tool{ToolCallID: "call", ToolName: "sh"})},
 		}}}}

@@ -14,6 +14,7 @@ import (
 	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/repair"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
@@ -75,7 +76,7 @@ func (c *comparison) withoutWorkflow(ctx context.Context) error {
 
 // wasErased reports whether Temporal has the erasure of a thread that the store still has.
 func (c *comparison) wasErased(ctx context.Context) (bool, error) {
-	_, err := c.cfg.Temporal.DescribeWorkflowExecution(ctx, signals.EraseWorkflowID(c.key.Namespace, c.key.ThreadID), "")
+	_, err := c.cfg.Temporal.DescribeWorkflowExecution(ctx, job.EraseWorkflowID(c.key.Namespace, c.key.ThreadID), "")
 	if _, never := errors.AsType[*serviceerror.NotFound](err); never {
 		return false, nil
 	}
@@ -88,7 +89,7 @@ func (c *comparison) eraseAgain(ctx context.Context, has repair.Side) {
 	c.differ(ctx, repair.Difference{
 		Kind: repair.Erased, In: other, Count: 1, Detail: fmt.Sprintf("the thread was erased, and %s has it again", has), Action: "erase it again, as soon as a worker runs",
 	}, func(ctx context.Context) error {
-		err := c.cfg.Erase(ctx, signals.EraseStep{Namespace: c.key.Namespace, ThreadID: c.key.ThreadID, By: repairer, Late: true})
+		err := c.cfg.Erase(ctx, job.EraseStep{Namespace: c.key.Namespace, ThreadID: c.key.ThreadID, By: repairer, Late: true})
 		if _, running := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); running {
 			return nil
 		}

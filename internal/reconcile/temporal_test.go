@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/repair"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/thread"
@@ -85,16 +86,16 @@ func TestWithoutWorkflow(t *testing.T) {
 	})
 	t.Run("erased", func(t *testing.T) {
 		f := open(t)
-		f.temporal.add(signals.EraseWorkflowID("acme", "t"), enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
+		f.temporal.add(job.EraseWorkflowID("acme", "t"), enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
 		require.NoError(t, f.compare(t.Context()))
 		require.Equal(t, []repair.Kind{repair.Erased}, kindsOf(f.found))
 		require.Equal(t, repair.Temporal, f.found[0].In)
-		require.Equal(t, []signals.EraseStep{{Namespace: "acme", ThreadID: "t", By: repairer, Late: true}}, f.erased)
+		require.Equal(t, []job.EraseStep{{Namespace: "acme", ThreadID: "t", By: repairer, Late: true}}, f.erased)
 		require.Empty(t, f.temporal.started)
 	})
 	t.Run("whether it was erased is not known", func(t *testing.T) {
 		f := open(t)
-		f.temporal.errs[signals.EraseWorkflowID("acme", "t")] = errors.New("no")
+		f.temporal.errs[job.EraseWorkflowID("acme", "t")] = errors.New("no")
 		require.Error(t, f.compare(t.Context()))
 		require.Empty(t, f.temporal.started)
 	})
@@ -117,7 +118,7 @@ func TestErased(t *testing.T) {
 	})
 	t.Run("somebody has started it again", func(t *testing.T) {
 		f := newFixture(t).stores().runs(knows())
-		f.temporal.add(signals.EraseWorkflowID("acme", "t"), enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
+		f.temporal.add(job.EraseWorkflowID("acme", "t"), enumspb.WORKFLOW_EXECUTION_STATUS_COMPLETED)
 		require.NoError(t, f.compare(t.Context()))
 		require.Equal(t, []repair.Kind{repair.Erased}, kindsOf(f.found))
 	})

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"slices"
 
-	"github.com/threadmill/threadmill/signals"
+	"github.com/threadmill/threadmill/internal/job"
 )
 
 // Forget keeps a person whom the thread forgets when it continues as new.
-func (s *State) Forget(f signals.Forget) {
-	s.Forgetting = append(slices.DeleteFunc(s.Forgetting, func(o signals.Forget) bool { return o.Pseudonym == f.Pseudonym }), f)
+func (s *State) Forget(f job.Forget) {
+	s.Forgetting = append(slices.DeleteFunc(s.Forgetting, func(o job.Forget) bool { return o.Pseudonym == f.Pseudonym }), f)
 }
 
 // Concerning returns the events whose turns are in progress and concern a person, and the person's own events in the queue. is

@@ -10,6 +10,7 @@ import (
 	"github.com/oklog/ulid/v2"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
@@ -71,7 +72,7 @@ type State struct {
 	Numbered map[string]int64 `json:"numbered,omitempty"`
 
 	// Forgetting are the people whom the thread forgets when it continues as new.
-	Forgetting []signals.Forget `json:"forgetting,omitempty"`
+	Forgetting []job.Forget `json:"forgetting,omitempty"`
 
 	// Closing is the request to close the thread, if there is one.
 	Closing *signals.Control `json:"closing,omitempty"`

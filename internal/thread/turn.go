@@ -8,6 +8,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/rule"
@@ -150,9 +151,9 @@ func (t *Turn) Background() string {
 	switch {
 	case t.IsEnv():
 	case t.Item.Type == event.TypeRAGIngest:
-		return signals.ActivityIngest
+		return job.ActivityIngest
 	case t.Item.Type == event.TypeEntityExtract:
-		return signals.ActivityExtract
+		return job.ActivityExtract
 	}
 	return ""
 }

@@ -12,6 +12,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/redaction"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/redact"
@@ -55,7 +56,7 @@ func (c *conn) startOptions(threadID string, start signals.Start, policy enumspb
 		// By default, Temporal returns the existing workflow without an error.
 		WorkflowExecutionErrorWhenAlreadyStarted: true,
 		StaticSummary:                            staticSummary(threadID, start.Title),
-		Priority:                                 temporal.Priority{FairnessKey: signals.FairnessKey(c.namespace)},
+		Priority:                                 temporal.Priority{FairnessKey: job.FairnessKey(c.namespace)},
 		Memo:                                     memo(start.Title, start.Agents),
 		TypedSearchAttributes:                    temporal.NewSearchAttributes(searchattr.Open(c.namespace, start.Agents)...),
 	}

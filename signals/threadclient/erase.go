@@ -4,10 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
+	"github.com/threadmill/threadmill/internal/job"
+	"github.com/threadmill/threadmill/internal/job/jobclient"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -16,7 +17,7 @@ import (
 // that asks for it; empty = unknown. The thread need not exist, and may be erased already.
 func (c *Client) Erase(ctx context.Context, threadID, by string) (signals.Erasure, error) {
 	var out signals.Erasure
-	run, err := c.startErase(ctx, signals.EraseStep{Namespace: c.namespace, ThreadID: threadID, By: by})
+	run, err := c.jobs().Erase(ctx, job.EraseStep{Namespace: c.namespace, ThreadID: threadID, By: by})
 	if err == nil {
 		err = run.Get(ctx, &out)
 	}
@@ -31,38 +32,11 @@ func (c *Client) Erase(ctx context.Context, threadID, by string) (signals.Erasur
 
 // StartErase is [Client.Erase] without waiting: the erasure is certain when it returns.
 func (c *Client) StartErase(ctx context.Context, threadID, by string) error {
-	_, err := c.startErase(ctx, signals.EraseStep{Namespace: c.namespace, ThreadID: threadID, By: by})
+	_, err := c.jobs().Erase(ctx, job.EraseStep{Namespace: c.namespace, ThreadID: threadID, By: by})
 	if err != nil {
 		return fmt.Errorf("erasing thread %q: %w", threadID, err)
 	}
 	return nil
-}
-
-// EraseLate begins to erase a thread of any namespace again, which was started after its erasure. While an erasure of it is
-// running, it fails: that one may have looked for the last time. A retry helps.
-func (c *Client) EraseLate(ctx context.Context, in signals.EraseStep) error {
-	if err := in.Validate(); err != nil {
-		return err
-	}
-	options := c.eraseOptions(in)
-	options.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL
-	options.WorkflowExecutionErrorWhenAlreadyStarted = true
-	_, err := c.temporal.ExecuteWorkflow(ctx, options, signals.EraseWorkflow, signals.EraseInput{EraseStep: in})
-	if is[*serviceerror.WorkflowExecutionAlreadyStarted](err) {
-		return fmt.Errorf("thread %q is being erased: try again when that has ended: %w", in.ThreadID, err)
-	}
-	return err
-}
-
-func (c *Client) startErase(ctx context.Context, in signals.EraseStep) (client.WorkflowRun, error) {
-	if err := in.Validate(); err != nil {
-		return nil, err
-	}
-	return c.temporal.ExecuteWorkflow(ctx, c.eraseOptions(in), signals.EraseWorkflow, signals.EraseInput{EraseStep: in})
-}
-
-func (c *Client) eraseOptions(in signals.EraseStep) client.StartWorkflowOptions {
-	return c.backgroundOptions(signals.EraseWorkflowID(in.Namespace, in.ThreadID), "erase thread "+in.ThreadID)
 }
 
 // refuseErased returns an error if a thread was erased: it must not be started again.
@@ -85,7 +59,7 @@ func (c *conn) isErased(ctx context.Context, threadID string) (bool, error) {
 // after its retention period.
 func ErasedIn(temporal client.Client) func(ctx context.Context, namespace, threadID string) (bool, error) {
 	return func(ctx context.Context, namespace, threadID string) (bool, error) {
-		_, err := temporal.DescribeWorkflow(ctx, signals.EraseWorkflowID(namespace, threadID), "")
+		_, err := temporal.DescribeWorkflow(ctx, job.EraseWorkflowID(namespace, threadID), "")
 		if is[*serviceerror.NotFound](err) {
 			return false, nil
 		}
@@ -97,7 +71,7 @@ func ErasedIn(temporal client.Client) func(ctx context.Context, namespace, threa
 // receipt. If ctx ends before, the erasure goes on, and ErasePerson can be called again.
 func (c *Client) ErasePerson(ctx context.Context, id, by string) (signals.PersonErasure, error) {
 	var out signals.PersonErasure
-	run, err := c.startErasePerson(ctx, id, by)
+	run, err := c.jobs().ErasePerson(ctx, job.PersonStep{Namespace: c.namespace, ID: id, By: by})
 	if err == nil {
 		err = run.Get(ctx, &out)
 	}
@@ -112,17 +86,13 @@ func (c *Client) ErasePerson(ctx context.Context, id, by string) (signals.Person
 
 // StartErasePerson is [Client.ErasePerson] without waiting: the erasure is certain when it returns.
 func (c *Client) StartErasePerson(ctx context.Context, id, by string) error {
-	if _, err := c.startErasePerson(ctx, id, by); err != nil {
+	if _, err := c.jobs().ErasePerson(ctx, job.PersonStep{Namespace: c.namespace, ID: id, By: by}); err != nil {
 		return fmt.Errorf("erasing a person, erasure %s: %w", id, err)
 	}
 	return nil
 }
 
-func (c *Client) startErasePerson(ctx context.Context, id, by string) (client.WorkflowRun, error) {
-	in := signals.PersonStep{Namespace: c.namespace, ID: id, By: by}
-	if err := in.Validate(); err != nil {
-		return nil, err
-	}
-	options := c.backgroundOptions(signals.ErasePersonWorkflowID(in.Namespace, id), "erase a person")
-	return c.temporal.ExecuteWorkflow(ctx, options, signals.ErasePersonWorkflow, signals.ErasePersonInput{PersonStep: in})
+// jobs starts the workflows beside those of threads.
+func (c *conn) jobs() jobclient.Client {
+	return jobclient.Client{Temporal: c.temporal, TaskQueue: c.taskQueue}
 }

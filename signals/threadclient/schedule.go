@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/redaction"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -160,7 +161,7 @@ func (c *schedules) temporalSchedule(s signals.Schedule) *client.Schedule {
 	// Temporal changes these fields, so the input of the runs omits them.
 	s.Note, s.Paused, s.Remaining = "", false, 0
 	action := &client.ScheduleWorkflowAction{
-		ID: signals.DeliverWorkflowID(c.namespace, s.ID), Workflow: signals.DeliverWorkflow, Args: []any{s}, TaskQueue: c.taskQueue,
+		ID: job.DeliverWorkflowID(c.namespace, s.ID), Workflow: job.DeliverWorkflow, Args: []any{s}, TaskQueue: c.taskQueue,
 		StaticSummary: fmt.Sprintf("schedule %s to thread %s", s.ID, s.ThreadID),
 	}
 	policy := &client.SchedulePolicies{Overlap: enumspb.SCHEDULE_OVERLAP_POLICY_SKIP, CatchupWindow: signals.CatchUpWindow}

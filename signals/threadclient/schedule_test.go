@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -65,7 +66,7 @@ func TestCreateSchedule(t *testing.T) {
 		require.Equal(t, "schedule/acme/daily", asked.ID)
 		require.Equal(t, client.ScheduleSpec{CronExpressions: []string{"0 8 * * 1-5"}, TimeZoneName: "Europe/Berlin"}, asked.Spec)
 		action := asked.Action.(*client.ScheduleWorkflowAction)
-		require.Equal(t, signals.DeliverWorkflow, action.Workflow)
+		require.Equal(t, job.DeliverWorkflow, action.Workflow)
 		require.Equal(t, "deliver/acme/daily", action.ID)
 		require.Equal(t, signals.DefaultTaskQueue, action.TaskQueue)
 		require.Equal(t, []any{made}, action.Args)

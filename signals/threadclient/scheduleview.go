@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -138,8 +139,8 @@ func (c *schedules) describe(ctx context.Context, id string) (signals.ScheduleVi
 func content(action client.ScheduleAction) (signals.Schedule, error) {
 	var s signals.Schedule
 	start, ok := action.(*client.ScheduleWorkflowAction)
-	if !ok || start.Workflow != signals.DeliverWorkflow || len(start.Args) != 1 {
-		return s, fmt.Errorf("%w: its action is not workflow %q with one input", errForeign, signals.DeliverWorkflow)
+	if !ok || start.Workflow != job.DeliverWorkflow || len(start.Args) != 1 {
+		return s, fmt.Errorf("%w: its action is not workflow %q with one input", errForeign, job.DeliverWorkflow)
 	}
 	raw, _ := start.Args[0].(*commonpb.Payload)
 	if err := converter.GetDefaultDataConverter().FromPayload(raw, &s); err != nil {

@@ -16,6 +16,7 @@ import (
 	"go.temporal.io/sdk/mocks"
 	"go.temporal.io/sdk/temporal"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -30,7 +31,7 @@ func dailyDescribed(t *testing.T) *client.ScheduleDescription {
 	}
 	return &client.ScheduleDescription{
 		Schedule: client.Schedule{
-			Action: &client.ScheduleWorkflowAction{Workflow: signals.DeliverWorkflow, Args: []any{payload(t, daily())}},
+			Action: &client.ScheduleWorkflowAction{Workflow: job.DeliverWorkflow, Args: []any{payload(t, daily())}},
 			Spec:   &client.ScheduleSpec{},
 			State:  &client.ScheduleState{Note: "for the team", Paused: true, LimitedActions: true, RemainingActions: 2},
 		},
@@ -94,8 +95,8 @@ func TestScheduleWithoutRuns(t *testing.T) {
 func TestForeignSchedule(t *testing.T) {
 	for name, action := range map[string]client.ScheduleAction{
 		"another workflow": &client.ScheduleWorkflowAction{Workflow: "backup", Args: []any{payload(t, daily())}},
-		"no input":         &client.ScheduleWorkflowAction{Workflow: signals.DeliverWorkflow},
-		"another input":    &client.ScheduleWorkflowAction{Workflow: signals.DeliverWorkflow, Args: []any{payload(t, []int{1})}},
+		"no input":         &client.ScheduleWorkflowAction{Workflow: job.DeliverWorkflow},
+		"another input":    &client.ScheduleWorkflowAction{Workflow: job.DeliverWorkflow, Args: []any{payload(t, []int{1})}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, _, schedules := scheduleClient(t)

@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/testenv"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/documents"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -60,7 +60,7 @@ func TestShared(t *testing.T) {
 		},
 	)}}}, embeds("two"))
 	require.Eventually(t, func() bool { return looks.Load() > 1 }, testenv.Patience, testenv.Tick)
-	for _, id := range []string{signals.EmbedWorkflowID(f.TaskQueue), signals.RetainWorkflowID(f.TaskQueue)} {
+	for _, id := range []string{job.EmbedWorkflowID(f.TaskQueue), job.RetainWorkflowID(f.TaskQueue)} {
 		_, err := f.Temporal.DescribeWorkflow(f.Ctx(), id, "")
 		require.ErrorAs(t, err, new(*serviceerror.NotFound), "%s: the build has seen that another one is current", id)
 	}
@@ -68,7 +68,7 @@ func TestShared(t *testing.T) {
 	f.Switch("2")
 	embedded("vectors/two")
 	require.Eventually(t, func() bool {
-		_, err := f.Temporal.DescribeWorkflow(f.Ctx(), signals.RetainWorkflowID(f.TaskQueue), "")
+		_, err := f.Temporal.DescribeWorkflow(f.Ctx(), job.RetainWorkflowID(f.TaskQueue), "")
 		return err == nil
 	}, testenv.Patience, testenv.Tick)
 

@@ -11,9 +11,9 @@ import (
 	"go.temporal.io/sdk/interceptor"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
@@ -31,7 +31,7 @@ func (u *unheard) InterceptClient(next interceptor.ClientOutboundInterceptor) in
 }
 
 func (u *unheard) UpdateWithStartWorkflow(ctx context.Context, in *interceptor.ClientUpdateWithStartWorkflowInput) (client.WorkflowUpdateHandle, error) {
-	if in.UpdateOptions.UpdateName == signals.UpdateReportUsage && u.reports.Add(1) == 1 {
+	if in.UpdateOptions.UpdateName == job.UpdateReportUsage && u.reports.Add(1) == 1 {
 		return nil, client.NewWorkflowUpdateServiceTimeoutOrCanceledError(context.DeadlineExceeded)
 	}
 	return u.Next.UpdateWithStartWorkflow(ctx, in)
@@ -51,7 +51,7 @@ func TestLimitsOfFirstBuild(t *testing.T) {
 	thread := f.Open("assistant")
 	f.Moved(thread, "1")
 	f.Say(thread, "and on the queue of the provider")
-	queue, err := f.Temporal.DescribeTaskQueue(f.Ctx(), signals.ModelTaskQueue(f.TaskQueue, "openai"), enumspb.TASK_QUEUE_TYPE_ACTIVITY)
+	queue, err := f.Temporal.DescribeTaskQueue(f.Ctx(), job.ModelTaskQueue(f.TaskQueue, "openai"), enumspb.TASK_QUEUE_TYPE_ACTIVITY)
 	require.NoError(t, err)
 	require.NotEmpty(t, queue.GetPollers())
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/telemetry"
@@ -202,7 +203,7 @@ func TestTraceOfHooksAndTasks(t *testing.T) {
 	id := w.Open()
 	request(t, w, asking, http.MethodPost, "/v1/threads/"+id+"/messages", map[string]any{"id": "e1", "sender": "ann", "content": "use chore {}"})
 	require.Equal(t, signals.TurnCompleted, w.Await(id, "e1").Status)
-	for _, step := range []string{signals.ActivityRunHooks, signals.ActivityRunTask} {
+	for _, step := range []string{step.ActivityRunHooks, step.ActivityRunTask} {
 		ended(t, spans, "RunActivity:"+step)
 		s := named(t, spans, "RunActivity:"+step)[0]
 		require.Equal(t, traceID(t, asking), s.SpanContext().TraceID(), step)

@@ -22,6 +22,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/export"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/retention"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
@@ -143,7 +144,7 @@ func TestErasedWhileRunning(t *testing.T) {
 	require.Equal(t, http.StatusCreated, status, body)
 	require.NoError(t, w.Threads.TriggerSchedule(w.Ctx(), "daily"))
 	scheduled := func() int {
-		query := "WorkflowId STARTS_WITH '" + signals.DeliverWorkflowID(w.TaskQueue, "daily") + "'"
+		query := "WorkflowId STARTS_WITH '" + job.DeliverWorkflowID(w.TaskQueue, "daily") + "'"
 		found, err := w.Temporal.ListWorkflow(w.Ctx(), &workflowservice.ListWorkflowExecutionsRequest{Query: query})
 		require.NoError(t, err)
 		return len(found.GetExecutions())

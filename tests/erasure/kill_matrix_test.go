@@ -28,6 +28,7 @@ import (
 	"github.com/threadmill/threadmill/internal/erasures"
 	"github.com/threadmill/threadmill/internal/export"
 	"github.com/threadmill/threadmill/internal/forget"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/scheduleversions"
 	"github.com/threadmill/threadmill/internal/testenv"
@@ -200,7 +201,7 @@ type matrixState struct {
 }
 
 type matrixRun struct {
-	signals.WorkflowRun
+	job.WorkflowRun
 	events []json.RawMessage
 }
 
@@ -219,7 +220,7 @@ func (th *matrixThread) begin(namespace string) {
 	}
 	state, _ := json.Marshal(th.state)
 	memo, _ := json.Marshal(th.memo)
-	run := signals.WorkflowRun{WorkflowID: signals.WorkflowID(namespace, th.id), RunID: fmt.Sprintf("%s-%d", th.id, th.began), Open: true}
+	run := job.WorkflowRun{WorkflowID: signals.WorkflowID(namespace, th.id), RunID: fmt.Sprintf("%s-%d", th.id, th.began), Open: true}
 	th.began++
 	th.runs = append(th.runs, &matrixRun{run, []json.RawMessage{state, memo}})
 }
@@ -305,7 +306,7 @@ func (m *matrix) erase() {
 	for name, do := range all.Functions() {
 		env.RegisterActivityWithOptions(m.attempts(do), activity.RegisterOptions{Name: name})
 	}
-	env.ExecuteWorkflow(signals.ErasePersonWorkflow, signals.ErasePersonInput{PersonStep: signals.PersonStep{Namespace: m.namespace, ID: request.ID, By: "carol"}})
+	env.ExecuteWorkflow(job.ErasePersonWorkflow, job.ErasePersonInput{PersonStep: job.PersonStep{Namespace: m.namespace, ID: request.ID, By: "carol"}})
 	if err := env.GetWorkflowError(); err != nil {
 		t.Errorf("killed after write %d: %v", m.after, err)
 		return
@@ -379,14 +380,14 @@ func (m *matrix) contents(id string) string {
 }
 
 // Find returns the runs of a thread.
-func (m *matrix) Find(_ context.Context, _, threadID string, _, _ []string) (out signals.FoundWorkflows, err error) {
+func (m *matrix) Find(_ context.Context, _, threadID string, _, _ []string) (out job.FoundWorkflows, err error) {
 	for _, r := range m.threads[threadID].runs {
 		out.Runs = append(out.Runs, r.WorkflowRun)
 	}
 	return out, nil
 }
 
-func (m *matrix) find(run signals.WorkflowRun) (*matrixThread, *matrixRun) {
+func (m *matrix) find(run job.WorkflowRun) (*matrixThread, *matrixRun) {
 	for _, th := range m.threads {
 		for _, r := range th.runs {
 			if r.RunID == run.RunID {
@@ -398,13 +399,13 @@ func (m *matrix) find(run signals.WorkflowRun) (*matrixThread, *matrixRun) {
 }
 
 // Has searches a run.
-func (m *matrix) Has(_ context.Context, run signals.WorkflowRun, concerns func(json.RawMessage) bool) (bool, error) {
+func (m *matrix) Has(_ context.Context, run job.WorkflowRun, concerns func(json.RawMessage) bool) (bool, error) {
 	_, r := m.find(run)
 	return r.has(len(r.events), concerns), nil
 }
 
 // Began searches what a run begins with.
-func (m *matrix) Began(_ context.Context, run signals.WorkflowRun, concerns func(json.RawMessage) bool) (bool, error) {
+func (m *matrix) Began(_ context.Context, run job.WorkflowRun, concerns func(json.RawMessage) bool) (bool, error) {
 	th, r := m.find(run)
 	if th.looked != nil {
 		th.looked()
@@ -454,7 +455,7 @@ func (m *matrix) Change(ctx context.Context, _, threadID string, c signals.Threa
 }
 
 // Forget has a thread continue as new without a person. It keeps its memo.
-func (m *matrix) Forget(_ context.Context, _, threadID string, f signals.Forget) error {
+func (m *matrix) Forget(_ context.Context, _, threadID string, f job.Forget) error {
 	return m.write(func() error {
 		p, err := forget.New(f.Person, f.Pseudonym, f.Terms)
 		if err != nil {
@@ -496,7 +497,7 @@ func (m *matrix) Stop(_ context.Context, _, threadID string) error {
 }
 
 // Delete deletes runs, one after the other.
-func (m *matrix) Delete(_ context.Context, runs []signals.WorkflowRun) error {
+func (m *matrix) Delete(_ context.Context, runs []job.WorkflowRun) error {
 	for _, run := range runs {
 		err := m.write(func() error {
 			th, _ := m.find(run)

@@ -14,6 +14,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
@@ -179,10 +180,10 @@ func scheduleTwice(t *testing.T, w *harness.Harness, id, thread string, before [
 	awaitView(w, id, func(v signals.ScheduleView) bool { return v.Runs == view.Runs+again })
 
 	run, err := w.Temporal.ExecuteWorkflow(w.Ctx(), client.StartWorkflowOptions{
-		ID:        signals.DeliverWorkflowID(w.TaskQueue, id) + "-" + first.Format(time.RFC3339),
+		ID:        job.DeliverWorkflowID(w.TaskQueue, id) + "-" + first.Format(time.RFC3339),
 		TaskQueue: w.TaskQueue, WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-	}, signals.DeliverWorkflow, view.Schedule)
+	}, job.DeliverWorkflow, view.Schedule)
 	require.NoError(t, err)
 	var result signals.PostResult
 	require.NoError(t, run.Get(w.Ctx(), &result))

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/internal/document/documenttest"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
@@ -249,9 +250,9 @@ func TestDeletedWhileProcessed(t *testing.T) {
 	<-asked
 	require.NoError(t, s.DeleteDocument(w.Ctx(), d.ID))
 	close(answer)
-	var out signals.IngestResult
-	require.NoError(t, w.Temporal.GetWorkflow(w.Ctx(), signals.IngestWorkflowID(w.TaskQueue, d.ID, d.Revision), "").Get(w.Ctx(), &out))
-	require.Equal(t, signals.IngestSuperseded, out.Status)
+	var out job.IngestResult
+	require.NoError(t, w.Temporal.GetWorkflow(w.Ctx(), job.IngestWorkflowID(w.TaskQueue, d.ID, d.Revision), "").Get(w.Ctx(), &out))
+	require.Equal(t, job.IngestSuperseded, out.Status)
 	_, err = s.Document(w.Ctx(), d.ID)
 	require.True(t, api.IsNotFound(err), err)
 	require.Empty(t, s.search("late"))

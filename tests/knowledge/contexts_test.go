@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -60,7 +61,7 @@ func contexts(t *testing.T, o harness.Options) {
 	require.Equal(t, 3, s.Calls())
 
 	t.Run("its step can be watched", func(t *testing.T) {
-		events, err := check.RunHistory(w.Ctx(), w.Temporal, signals.IngestWorkflowID(w.TaskQueue, d.ID, 2), "")
+		events, err := check.RunHistory(w.Ctx(), w.Temporal, job.IngestWorkflowID(w.TaskQueue, d.ID, 2), "")
 		require.NoError(t, err)
 		summaries := map[string]string{}
 		for _, e := range events {
@@ -68,7 +69,7 @@ func contexts(t *testing.T, o harness.Options) {
 				summaries[a.GetActivityType().GetName()] = string(e.GetUserMetadata().GetSummary().GetData())
 			}
 		}
-		require.Equal(t, `"contexts, 0 of 3"`, summaries[signals.ActivityContextualizeChunks])
+		require.Equal(t, `"contexts, 0 of 3"`, summaries[job.ActivityContextualizeChunks])
 	})
 	t.Run("a chunk is found by words that only its context has, which are not its text", func(t *testing.T) {
 		w.T = t

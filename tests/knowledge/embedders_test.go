@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/job"
+	"github.com/threadmill/threadmill/internal/job/jobclient"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
@@ -186,10 +188,10 @@ func TestEmbedderChanges(t *testing.T) {
 	})
 	t.Run("two workers with different embedders do not fight", func(t *testing.T) {
 		w.T = t
-		run, err := w.Temporal.DescribeWorkflow(w.Ctx(), signals.EmbedWorkflowID(w.TaskQueue), "")
+		run, err := w.Temporal.DescribeWorkflow(w.Ctx(), job.EmbedWorkflowID(w.TaskQueue), "")
 		require.NoError(t, err)
 		require.Equal(t, store.KnowledgeIndexed, documents.Ingested(w, desk, "menu.md", "# Menu\n\nSoup on Mondays.").Status)
-		again, err := w.Temporal.DescribeWorkflow(w.Ctx(), signals.EmbedWorkflowID(w.TaskQueue), "")
+		again, err := w.Temporal.DescribeWorkflow(w.Ctx(), job.EmbedWorkflowID(w.TaskQueue), "")
 		require.NoError(t, err)
 		require.Equal(t, run.WorkflowExecution.RunID, again.WorkflowExecution.RunID, "nothing starts a workflow but a worker that starts")
 	})
@@ -218,11 +220,12 @@ func TestEmbedderReplaced(t *testing.T) {
 	stop := w.StartWorker()
 	require.Equal(t, store.KnowledgeIndexed, documents.Ingested(w, w.Open(), "handbook.md", documents.Handbook).Status)
 	stop()
-	require.NoError(t, w.Threads.Embed(w.Ctx(), w.TaskQueue, "vectors/gone"))
-	stuck, err := w.Temporal.DescribeWorkflow(w.Ctx(), signals.EmbedWorkflowID(w.TaskQueue), "")
+	jobs := jobclient.Client{Temporal: w.Temporal, TaskQueue: w.TaskQueue}
+	require.NoError(t, jobs.Embed(w.Ctx(), w.TaskQueue, "vectors/gone"))
+	stuck, err := w.Temporal.DescribeWorkflow(w.Ctx(), job.EmbedWorkflowID(w.TaskQueue), "")
 	require.NoError(t, err)
-	require.NoError(t, w.Threads.Embed(w.Ctx(), w.TaskQueue, "vectors/gone"))
-	same, err := w.Temporal.DescribeWorkflow(w.Ctx(), signals.EmbedWorkflowID(w.TaskQueue), "")
+	require.NoError(t, jobs.Embed(w.Ctx(), w.TaskQueue, "vectors/gone"))
+	same, err := w.Temporal.DescribeWorkflow(w.Ctx(), job.EmbedWorkflowID(w.TaskQueue), "")
 	require.NoError(t, err)
 	require.Equal(t, stuck.WorkflowExecution.RunID, same.WorkflowExecution.RunID, "it runs already")
 	documents.Works(t, w, documents.Embeds(t, s, "two"))

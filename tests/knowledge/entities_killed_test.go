@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/entities"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
@@ -204,7 +205,7 @@ func (k killed) rests(t *testing.T, thread string) {
 	t.Helper()
 	k.Start()
 	check.Settle(k.Harness, thread)
-	require.NoError(t, k.Temporal.GetWorkflow(k.Ctx(), signals.ExtractWorkflowID(k.TaskQueue), "").Get(k.Ctx(), nil))
+	require.NoError(t, k.Temporal.GetWorkflow(k.Ctx(), job.ExtractWorkflowID(k.TaskQueue), "").Get(k.Ctx(), nil))
 	k.Kill()
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/entities"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
@@ -238,7 +239,7 @@ func TestEntityEvents(t *testing.T) {
 	configure := o.Configure
 	o.Configure = func(cfg *threadmill.Config) {
 		configure(cfg)
-		cfg.Processors = []hook.Processor{hook.Process("mail", func(_ context.Context, in signals.EntityExtraction, _ hook.Deps) ([]hook.Produced, error) {
+		cfg.Processors = []hook.Processor{hook.Process("mail", func(_ context.Context, in job.EntityExtraction, _ hook.Deps) ([]hook.Produced, error) {
 			return []hook.Produced{hook.NewProduced(event.TypeEntityExtract, in)}, nil
 		})}
 	}
@@ -331,7 +332,7 @@ func entitiesOfAnotherEmbedder(t *testing.T, o harness.Options) {
 	require.Len(t, similar("vectors/two"), 2)
 	require.Equal(t, 3, vectors.Calls(), "names are embedded once, after two failures")
 	require.Len(t, log.Lines("the names of entities get vectors of another embedder"), 1)
-	done := w.Temporal.GetWorkflow(w.Ctx(), signals.EmbedWorkflowID(w.TaskQueue), "")
+	done := w.Temporal.GetWorkflow(w.Ctx(), job.EmbedWorkflowID(w.TaskQueue), "")
 	require.NoError(t, done.Get(w.Ctx(), nil))
 
 	require.Equal(t, signals.TurnCompleted, w.Say(id, "Lee Sarah wrote").Status)

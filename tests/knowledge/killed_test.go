@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"
@@ -236,7 +237,7 @@ func TestIngestionKilledByItsAnswers(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]func(w *harness.Harness, document string) string{
 		"the ingestion has begun, its event does not know": func(w *harness.Harness, document string) string {
-			return signals.IngestWorkflowID(w.TaskQueue, document, 1)
+			return job.IngestWorkflowID(w.TaskQueue, document, 1)
 		},
 		"the announcement is posted": func(*harness.Harness, string) string { return "is indexed, in" },
 	} {

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -48,18 +49,18 @@ func TestIngestSteps(t *testing.T) {
 		require.Equal(t, []int{100, d.Chunks - 100}, sizes)
 	})
 	t.Run("S2-56 its steps can be watched", func(t *testing.T) {
-		events, err := check.RunHistory(w.Ctx(), w.Temporal, signals.IngestWorkflowID(w.TaskQueue, d.ID, 1), "")
+		events, err := check.RunHistory(w.Ctx(), w.Temporal, job.IngestWorkflowID(w.TaskQueue, d.ID, 1), "")
 		require.NoError(t, err)
 		var steps []string
 		for _, e := range events {
 			if a := e.GetActivityTaskScheduledEventAttributes(); a != nil {
 				steps = append(steps, a.GetActivityType().GetName())
-				require.Equal(t, signals.KnowledgeTaskQueue(w.TaskQueue), a.GetTaskQueue().GetName())
+				require.Equal(t, job.KnowledgeTaskQueue(w.TaskQueue), a.GetTaskQueue().GetName())
 				require.NotEmpty(t, e.GetUserMetadata().GetSummary().GetData())
 			}
 		}
 		require.Equal(t, []string{
-			signals.ActivityFetchDocument, signals.ActivitySplitDocument, signals.ActivityEmbedChunks, signals.ActivityEmbedChunks, signals.ActivityFinishDocument,
+			job.ActivityFetchDocument, job.ActivitySplitDocument, job.ActivityEmbedChunks, job.ActivityEmbedChunks, job.ActivityFinishDocument,
 		}, steps)
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/llm/openai"
@@ -98,7 +99,7 @@ func TestFallbackInMidReply(t *testing.T) {
 	require.NoError(t, err)
 	steps := 0
 	for _, e := range events {
-		if e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == signals.ActivityCallModel {
+		if e.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName() == step.ActivityCallModel {
 			steps++
 		}
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/internal/job"
+	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
@@ -51,7 +53,7 @@ func says(w *harness.Harness, threads, messages int, text string) (begun time.Ti
 func perMinute(w *harness.Harness, provider string) float64 {
 	out, err := w.Temporal.WorkflowService().DescribeTaskQueue(w.Ctx(), &workflowservice.DescribeTaskQueueRequest{
 		Namespace: "default", TaskQueueType: enumspb.TASK_QUEUE_TYPE_ACTIVITY, ReportConfig: true,
-		TaskQueue: &taskqueuepb.TaskQueue{Name: signals.ModelTaskQueue(w.TaskQueue, provider), Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
+		TaskQueue: &taskqueuepb.TaskQueue{Name: job.ModelTaskQueue(w.TaskQueue, provider), Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
 	})
 	require.NoError(w.T, err)
 	return 60 * float64(out.GetConfig().GetQueueRateLimit().GetRateLimit().GetRequestsPerSecond())
@@ -92,11 +94,11 @@ func TestLimitedRequests(t *testing.T) {
 		for _, e := range events {
 			a := e.GetActivityTaskScheduledEventAttributes()
 			switch {
-			case a.GetActivityType().GetName() != signals.ActivityCallModel:
+			case a.GetActivityType().GetName() != step.ActivityCallModel:
 			case a.GetTaskQueue().GetName() == w.TaskQueue:
 				common++
 			default:
-				require.Equal(t, signals.ModelTaskQueue(w.TaskQueue, "openai"), a.GetTaskQueue().GetName())
+				require.Equal(t, job.ModelTaskQueue(w.TaskQueue, "openai"), a.GetTaskQueue().GetName())
 				require.Equal(t, w.TaskQueue, a.GetPriority().GetFairnessKey())
 				own++
 			}
@@ -185,7 +187,7 @@ func limitedCall(w *harness.Harness, workflowID string) (asked, begun time.Time)
 	require.NoError(w.T, err)
 	var scheduled int64
 	for _, e := range events {
-		if a := e.GetActivityTaskScheduledEventAttributes(); a.GetTaskQueue().GetName() == signals.ModelTaskQueue(w.TaskQueue, "openai") {
+		if a := e.GetActivityTaskScheduledEventAttributes(); a.GetTaskQueue().GetName() == job.ModelTaskQueue(w.TaskQueue, "openai") {
 			scheduled, asked = e.GetEventId(), e.GetEventTime().AsTime()
 		}
 		if a := e.GetActivityTaskStartedEventAttributes(); a != nil && a.GetScheduledEventId() == scheduled {

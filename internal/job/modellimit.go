@@ -1,4 +1,4 @@
-package signals
+package job
 
 // Names of the workflow that owns the limits of a model provider, of its update and of its activity.
 // They are not for clients.
