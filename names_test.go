@@ -27,7 +27,7 @@ func shop(t *testing.T) threadmill.Config {
 	records, err := sqlite.Open(t.Context(), sqlite.Config{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, records.Close()) })
-	pass := func(hook.Context, event.Event, hook.Respond) (event.Event, error) { return nil, nil }
+	pass := func(hook.Context, event.Event) (hook.Result, error) { return hook.Pass(), nil }
 	audit := hook.Inline("audit", pass)
 	audit.Filter = hook.Filter{Tools: []string{"refund"}, Agents: []string{"clerk"}}
 	return threadmill.Config{

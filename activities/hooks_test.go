@@ -43,18 +43,18 @@ func (w *fixture) runHooks(in step.Hook) (step.HookReply, error) {
 }
 
 // does is a hook with the function f.
-func does(name string, f func(ctx context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error)) hook.Hook {
+func does(name string, f func(ctx context.Context, m event.MessageEvent) (hook.Result, error)) hook.Hook {
 	return hook.OnMessage(name, f)
 }
 
 func passes(name string) hook.Hook {
-	return does(name, func(context.Context, event.MessageEvent, hook.Respond) (event.Event, error) { return nil, nil })
+	return does(name, func(context.Context, event.MessageEvent) (hook.Result, error) { return hook.Pass(), nil })
 }
 
 func appends(name string) hook.Hook {
-	return does(name, func(_ context.Context, m event.MessageEvent, _ hook.Respond) (event.Event, error) {
+	return does(name, func(_ context.Context, m event.MessageEvent) (hook.Result, error) {
 		m.Message.Content += " " + name
-		return m, nil
+		return hook.Replace(m), nil
 	})
 }
 
@@ -86,13 +86,11 @@ func TestHooksInOrder(t *testing.T) {
 
 func TestHookResponds(t *testing.T) {
 	w, in := hooked(t, []hook.Hook{
-		does("guard", func(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
-			respond(hook.Response{Content: "1"})
-			respond(hook.Response{Content: "2", EnqueueAfter: hook.EnqueueImmediately})
-			return m, nil
+		does("guard", func(_ context.Context, m event.MessageEvent) (hook.Result, error) {
+			return hook.Respond(hook.Response{Content: "1"}, hook.Response{Content: "2", EnqueueAfter: hook.EnqueueImmediately}), nil
 		}),
-		does("late", func(context.Context, event.MessageEvent, hook.Respond) (event.Event, error) {
-			return nil, errors.New("nobody is asked after a response")
+		does("late", func(context.Context, event.MessageEvent) (hook.Result, error) {
+			return hook.Result{}, errors.New("nobody is asked after a response")
 		}),
 	})
 	out, err := w.runHooks(in)
@@ -111,8 +109,8 @@ func TestProcessorsOfTheTypeThatItIs(t *testing.T) {
 			return nil, nil
 		}}
 	}
-	turn := does("turn", func(context.Context, event.MessageEvent, hook.Respond) (event.Event, error) {
-		return event.CustomEvent{Type: "order.placed", ThreadID: ref.ThreadID, Payload: json.RawMessage(`1`)}, nil
+	turn := does("turn", func(context.Context, event.MessageEvent) (hook.Result, error) {
+		return hook.Replace(event.CustomEvent{Type: "order.placed", ThreadID: ref.ThreadID, Payload: json.RawMessage(`1`)}), nil
 	})
 	w, in := hooked(t, []hook.Hook{turn}, spy("message", event.TypeMessage), spy("order", "order.placed"))
 	out, err := w.runHooks(in)
@@ -126,9 +124,9 @@ func TestPartialAnswers(t *testing.T) {
 	attempts := []int{}
 	w, in := hooked(t, []hook.Hook{
 		appends("a"),
-		does("b", func(ctx context.Context, _ event.MessageEvent, _ hook.Respond) (event.Event, error) {
+		does("b", func(ctx context.Context, _ event.MessageEvent) (hook.Result, error) {
 			attempts = append(attempts, hook.DepsOf(ctx).Context.Attempt)
-			return nil, errors.New("it broke")
+			return hook.Result{}, errors.New("it broke")
 		}),
 		passes("c"),
 	})
@@ -148,28 +146,27 @@ func TestPartialAnswers(t *testing.T) {
 func TestHookFailures(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		do   func(ctx context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error)
+		do   func(ctx context.Context, m event.MessageEvent) (hook.Result, error)
 		want string
 	}{
-		{"a panic", func(context.Context, event.MessageEvent, hook.Respond) (event.Event, error) { panic("oh") }, "it panicked: oh"},
-		{"a response without content", func(_ context.Context, _ event.MessageEvent, respond hook.Respond) (event.Event, error) {
-			respond(hook.Response{})
-			return nil, nil
+		{"a panic", func(context.Context, event.MessageEvent) (hook.Result, error) { panic("oh") }, "it panicked: oh"},
+		{"a response without content", func(_ context.Context, _ event.MessageEvent) (hook.Result, error) {
+			return hook.Respond(hook.Response{}), nil
 		}, "responses[0].content: is required"},
-		{"an event of another thread", func(_ context.Context, m event.MessageEvent, _ hook.Respond) (event.Event, error) {
+		{"an event of another thread", func(_ context.Context, m event.MessageEvent) (hook.Result, error) {
 			m.ThreadID = "t2"
-			return m, nil
+			return hook.Replace(m), nil
 		}, "threadId"},
-		{"an event that is too large", func(_ context.Context, m event.MessageEvent, _ hook.Respond) (event.Event, error) {
+		{"an event that is too large", func(_ context.Context, m event.MessageEvent) (hook.Result, error) {
 			m.Message.Content = strings.Repeat("x", hook.MaxEvent)
-			return m, nil
+			return hook.Replace(m), nil
 		}, "must be at most 262144"},
-		{"its own limit, which it keeps", func(ctx context.Context, _ event.MessageEvent, _ hook.Respond) (event.Event, error) {
+		{"its own limit, which it keeps", func(ctx context.Context, _ event.MessageEvent) (hook.Result, error) {
 			<-ctx.Done()
-			return nil, ctx.Err()
+			return hook.Result{}, ctx.Err()
 		}, "it took longer than its limit of 1ms"},
-		{"an error that never ends", func(context.Context, event.MessageEvent, hook.Respond) (event.Event, error) {
-			return nil, errors.New(strings.Repeat("no ", 1<<20))
+		{"an error that never ends", func(context.Context, event.MessageEvent) (hook.Result, error) {
+			return hook.Result{}, errors.New(strings.Repeat("no ", 1<<20))
 		}, "no no no"},
 	} {
 		t.Run("S0-23 "+tc.name, func(t *testing.T) {
@@ -202,9 +199,9 @@ func TestHookThatDoesNotStop(t *testing.T) {
 		t.Run("S0-23 "+name, func(t *testing.T) {
 			var hooks []hook.Hook
 			if processors == nil {
-				h := does("h", func(context.Context, event.MessageEvent, hook.Respond) (event.Event, error) {
+				h := does("h", func(context.Context, event.MessageEvent) (hook.Result, error) {
 					<-release
-					return nil, nil
+					return hook.Pass(), nil
 				})
 				h.Timeout = time.Millisecond
 				hooks = append(hooks, h)
@@ -220,9 +217,9 @@ func TestHookThatDoesNotStop(t *testing.T) {
 
 func TestHookIsInterrupted(t *testing.T) {
 	var w *fixture
-	h := does("h", func(ctx context.Context, _ event.MessageEvent, _ hook.Respond) (event.Event, error) {
+	h := does("h", func(ctx context.Context, _ event.MessageEvent) (hook.Result, error) {
 		w.interruptAs(ctx, "trace")
-		return nil, ctx.Err()
+		return hook.Result{}, ctx.Err()
 	})
 	var in step.Hook
 	w, in = hooked(t, []hook.Hook{h})
@@ -233,7 +230,7 @@ func TestHookIsInterrupted(t *testing.T) {
 }
 
 func TestHookThatIsNotThere(t *testing.T) {
-	w, in := hooked(t, []hook.Hook{passes("a"), hook.InWorkflow("w", "own", "")})
+	w, in := hooked(t, []hook.Hook{passes("a"), hook.InWorkflow("w", hook.Workflow{Type: "own"})})
 	for _, name := range []string{"gone", "w"} {
 		in.Hooks = []hook.Spec{{Name: "a", Kind: hook.KindFunc}, {Name: name, Kind: hook.KindFunc}}
 		out, err := w.runHooks(in)
@@ -250,9 +247,9 @@ func TestHookThatIsNotThere(t *testing.T) {
 // TestWhatHooksSee: the record, or the event in the input.
 func TestWhatHooksSee(t *testing.T) {
 	var seen []event.Event
-	watch := hook.OnEvent("watch", func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+	watch := hook.OnEvent("watch", func(_ context.Context, e event.Event) (hook.Result, error) {
 		seen = append(seen, e)
-		return nil, nil
+		return hook.Pass(), nil
 	})
 	watch.Filter.Types = []string{"*", event.TypeLLMCall}
 	w, in := hooked(t, []hook.Hook{watch})
@@ -344,9 +341,9 @@ func TestWhatHooksCanWorkWith(t *testing.T) {
 		report(err)
 		assert.Len(t, byID, 2)
 	}
-	h := does("h", func(ctx context.Context, _ event.MessageEvent, _ hook.Respond) (event.Event, error) {
+	h := does("h", func(ctx context.Context, _ event.MessageEvent) (hook.Result, error) {
 		check(ctx)
-		return nil, nil
+		return hook.Pass(), nil
 	})
 	p := hook.Processor{Name: "p", EventType: event.TypeMessage, Process: func(ctx context.Context, _ event.Event, d hook.Deps) ([]hook.Produced, error) {
 		check(hook.WithDeps(ctx, d))

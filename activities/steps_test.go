@@ -117,7 +117,7 @@ func inlineWorld(t *testing.T, f hook.InlineFunc) (*fixture, []hook.Spec) {
 	t.Helper()
 	guard := hook.Inline("guard", f)
 	guard.Filter.Agents = []string{"Assistant"}
-	bob := hook.Inline("bobs", func(hook.Context, event.Event, hook.Respond) (event.Event, error) { return nil, errors.New("it broke") })
+	bob := hook.Inline("bobs", func(hook.Context, event.Event) (hook.Result, error) { return hook.Result{}, errors.New("it broke") })
 	bob.Filter.Agents = []string{"bob"}
 	set, err := hook.NewSet(hook.Config{Hooks: []hook.Hook{guard, bob}})
 	require.NoError(t, err)
@@ -127,19 +127,19 @@ func inlineWorld(t *testing.T, f hook.InlineFunc) (*fixture, []hook.Spec) {
 // TestInlineHooksOfAReply: they run in the activity that creates the reply.
 func TestInlineHooksOfAReply(t *testing.T) {
 	var contexts []hook.Context
-	w, specs := inlineWorld(t, func(c hook.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+	w, specs := inlineWorld(t, func(c hook.Context, e event.Event) (hook.Result, error) {
 		contexts = append(contexts, c)
 		switch e := e.(type) {
 		case event.MessageEvent:
 			if strings.HasPrefix(e.Message.Content, "a secret") {
 				e.Message.Content = "[gone]"
-				return e, nil
+				return hook.Replace(e), nil
 			}
 		case event.ToolCallEvent:
 			e.ToolCalls = e.ToolCalls[:1]
-			return e, nil
+			return hook.Replace(e), nil
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	})
 	in := modelStep()
 	in.Inline = specs
@@ -172,11 +172,10 @@ func TestInlineHooksOfAReply(t *testing.T) {
 }
 
 func TestInlineHooksOfAResult(t *testing.T) {
-	w, specs := inlineWorld(t, func(c hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+	w, specs := inlineWorld(t, func(c hook.Context, e event.Event) (hook.Result, error) {
 		assert.Equal(t, "c1.result", c.EventID)
 		assert.Equal(t, event.CreatedByTool, e.(event.MessageEvent).CreatedBy)
-		respond(hook.Response{Content: "it is " + e.(event.MessageEvent).Message.Content})
-		return nil, nil
+		return hook.Respond(hook.Response{Content: "it is " + e.(event.MessageEvent).Message.Content}), nil
 	})
 	in := w.asked(call("c1", "add", `{"a":1,"b":2}`))
 	in.Inline = specs[:1]

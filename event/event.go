@@ -133,7 +133,7 @@ type Refusal struct {
 const MaxRefusal = 4096
 
 // Refuse refuses the call with an id: it does not run, and its result for the model is the reason. The other calls are not affected. A
-// hook returns the event with which it has been called. Without such a call, Refuse has no effect.
+// hook replaces its event by the changed one. Without a call with that id, Refuse has no effect.
 func (e *ToolCallEvent) Refuse(id, reason string) {
 	at := slices.IndexFunc(e.ToolCalls, func(c ToolCall) bool { return c.ID == id })
 	if at < 0 {

@@ -1,11 +1,11 @@
 // Package hook lets an application intercept every event of every thread before it takes effect: a
 // hook may change the event, answer it, or let it pass.
 //
-//	guard := hook.OnMessage("guard", func(ctx context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
+//	guard := hook.OnMessage("guard", func(ctx context.Context, m event.MessageEvent) (hook.Result, error) {
 //		if strings.Contains(m.Message.Content, "password") {
-//			respond(hook.Response{Content: "I cannot help with that.", SenderType: event.CreatedBySystem})
+//			return hook.Respond(hook.Response{Content: "I cannot help with that.", SenderType: event.CreatedBySystem}), nil
 //		}
-//		return nil, nil
+//		return hook.Pass(), nil
 //	})
 //	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 //
@@ -23,15 +23,16 @@
 //
 // # Decisions
 //
-// Hooks run in the order in which they are declared, each with the event that the previous one
-// returned. Processors follow, then default processing.
+// Hooks run in the order in which they are declared, each with the event as the previous one left it.
+// Processors follow, then default processing. A hook decides with its [Result]:
 //
-//   - A hook that returns nil lets the event pass.
-//   - A hook that returns an event replaces the stored one, which remains unchanged in the store. The
-//     type of the new event decides how it is processed.
-//   - A hook that calls respond ends the processing of the event. Each response becomes a separate
-//     event, which hooks intercept too. Responses win over a returned event, and later hooks do not
-//     run.
+//   - [Pass] lets the event pass.
+//   - [Replace] replaces the event, which remains unchanged in the store. The type of the new event
+//     decides how it is processed.
+//   - [Respond] ends the processing of the event. Each response becomes a separate event, which hooks
+//     intercept too. Later hooks do not run.
+//   - [Drop] ends the processing of the event, and [Produce] queues other events instead. Later hooks
+//     do not run.
 //   - A [Processor] produces events that replace the event, whose status is then "overwritten".
 //
 // A decision is made once. It is part of the workflow's history and the same on replay, and is

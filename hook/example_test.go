@@ -39,11 +39,11 @@ func show(h hook.Hook, e event.Event) {
 
 // A hook that answers instead of the agent. After a response, no model is called.
 func ExampleOnMessage() {
-	guard := hook.OnMessage("guard", func(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
+	guard := hook.OnMessage("guard", func(_ context.Context, m event.MessageEvent) (hook.Result, error) {
 		if strings.Contains(m.Message.Content, "password") {
-			respond(hook.Response{Content: "I do not talk about passwords.", SenderType: event.CreatedBySystem})
+			return hook.Respond(hook.Response{Content: "I do not talk about passwords.", SenderType: event.CreatedBySystem}), nil
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	})
 	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 
@@ -57,9 +57,9 @@ func ExampleOnMessage() {
 
 // A hook that redacts replies. With HoldOutput, nobody sees a reply before the hook has run.
 func ExampleOnMessage_redact() {
-	redact := hook.OnMessage("redact", func(_ context.Context, m event.MessageEvent, _ hook.Respond) (event.Event, error) {
+	redact := hook.OnMessage("redact", func(_ context.Context, m event.MessageEvent) (hook.Result, error) {
 		m.Message.Content = strings.ReplaceAll(m.Message.Content, "4711", "…")
-		return m, nil
+		return hook.Replace(m), nil
 	})
 	redact.Filter.CreatedBy = []event.CreatedBy{event.CreatedByAgent}
 	redact.HoldOutput = true
@@ -74,7 +74,7 @@ func ExampleOnMessage_redact() {
 
 // A hook that removes a tool call of an agent before it runs.
 func ExampleOnToolCall() {
-	noDeletes := hook.OnToolCall("no-deletes", func(_ context.Context, c event.ToolCallEvent, _ hook.Respond) (event.Event, error) {
+	noDeletes := hook.OnToolCall("no-deletes", func(_ context.Context, c event.ToolCallEvent) (hook.Result, error) {
 		var kept []event.ToolCall
 		for _, call := range c.ToolCalls {
 			if call.Function.Name != "delete" {
@@ -82,7 +82,7 @@ func ExampleOnToolCall() {
 			}
 		}
 		c.ToolCalls = kept
-		return c, nil
+		return hook.Replace(c), nil
 	})
 
 	show(noDeletes, event.ToolCallEvent{ThreadID: "t1", AgentName: "clerk", ToolCalls: []event.ToolCall{
@@ -96,12 +96,12 @@ func ExampleOnToolCall() {
 
 // A hook that adds to an agent's instructions for one model call.
 func ExampleOnLLMCall() {
-	hurry := hook.OnLLMCall("hurry", func(_ context.Context, c event.LLMCallEvent, _ hook.Respond) (event.Event, error) {
+	hurry := hook.OnLLMCall("hurry", func(_ context.Context, c event.LLMCallEvent) (hook.Result, error) {
 		if c.Step < 3 {
-			return nil, nil
+			return hook.Pass(), nil
 		}
 		c.Instructions = "Come to an end."
-		return c, nil
+		return hook.Replace(c), nil
 	})
 
 	show(hurry, event.LLMCallEvent{ThreadID: "t1", AgentName: "clerk", Step: 3})
@@ -112,11 +112,11 @@ func ExampleOnLLMCall() {
 
 // An inline hook runs in the thread's workflow. It costs nothing while it lets events pass.
 func ExampleInline() {
-	polite := hook.Inline("polite", func(_ hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+	polite := hook.Inline("polite", func(_ hook.Context, e event.Event) (hook.Result, error) {
 		if m, ok := e.(event.MessageEvent); ok && strings.ToUpper(m.Message.Content) == m.Message.Content {
-			respond(hook.Response{Content: "Please do not shout.", SenderType: event.CreatedBySystem})
+			return hook.Respond(hook.Response{Content: "Please do not shout.", SenderType: event.CreatedBySystem}), nil
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	})
 	polite.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 
@@ -128,10 +128,10 @@ func ExampleInline() {
 
 // A hook sends its idempotency key to a service, so that a second attempt does not count twice.
 func ExampleDepsOf() {
-	audit := hook.OnEvent("audit", func(ctx context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+	audit := hook.OnEvent("audit", func(ctx context.Context, e event.Event) (hook.Result, error) {
 		deps := hook.DepsOf(ctx)
 		fmt.Printf("PUT /audit/%s %s, attempt %d\n", deps.Context.Key(), e.EventType(), deps.Context.Attempt)
-		return nil, nil
+		return hook.Pass(), nil
 	})
 
 	deps := hook.Deps{Context: hook.Context{Hook: "audit", Namespace: "default", ThreadID: "t1", EventID: "e1", Attempt: 2}}
@@ -170,7 +170,7 @@ func ExampleProcess() {
 // A hook workflow, in any language, is registered by its type. This is the result with which it
 // answers a message.
 func ExampleInWorkflow() {
-	review := hook.InWorkflow("review", "Review", "reviews")
+	review := hook.InWorkflow("review", hook.Workflow{Type: "Review", TaskQueue: "reviews"})
 	review.Filter.CreatedBy = []event.CreatedBy{event.CreatedByAgent}
 	if err := review.Validate(); err != nil {
 		fmt.Println(err)

@@ -39,13 +39,12 @@ type Hook struct {
 	redact func(Answer, error) (Answer, error)
 }
 
-// Func handles an event. It returns nil to let the event pass or an event to replace it, or calls
-// respond. [DepsOf] returns its dependencies. It must return when ctx is done.
-type Func func(ctx context.Context, e event.Event, respond Respond) (event.Event, error)
+// Func decides on an event. [DepsOf] returns its dependencies. It must return when ctx is done.
+type Func func(ctx context.Context, e event.Event) (Result, error)
 
 // InlineFunc is a [Func] that runs in the thread's workflow. It must be deterministic, fast and
 // without I/O.
-type InlineFunc func(c Context, e event.Event, respond Respond) (event.Event, error)
+type InlineFunc func(c Context, e event.Event) (Result, error)
 
 // Workflow is a hook workflow in any language. Its input is a [Request] and its result a [Verdict].
 type Workflow struct {
@@ -100,46 +99,46 @@ const (
 )
 
 // OnMessage returns a hook for messages.
-func OnMessage(name string, f func(ctx context.Context, m event.MessageEvent, respond Respond) (event.Event, error)) Hook {
+func OnMessage(name string, f func(ctx context.Context, m event.MessageEvent) (Result, error)) Hook {
 	return on(name, event.TypeMessage, f)
 }
 
-// OnToolCall returns a hook for tool calls, before they run. It may return the event with other
-// arguments or with fewer calls. Removed calls never run, and get a result that says so; refused calls
+// OnToolCall returns a hook for tool calls, before they run. It may replace the event by one with
+// other arguments or with fewer calls. Removed calls never run, and get a result that says so; refused calls
 // ([event.ToolCallEvent.Refuse]) get one with a reason.
-func OnToolCall(name string, f func(ctx context.Context, c event.ToolCallEvent, respond Respond) (event.Event, error)) Hook {
+func OnToolCall(name string, f func(ctx context.Context, c event.ToolCallEvent) (Result, error)) Hook {
 	return on(name, event.TypeToolCall, f)
 }
 
 // OnLLMCall returns a hook for model calls, before they are made.
-func OnLLMCall(name string, f func(ctx context.Context, c event.LLMCallEvent, respond Respond) (event.Event, error)) Hook {
+func OnLLMCall(name string, f func(ctx context.Context, c event.LLMCallEvent) (Result, error)) Hook {
 	return on(name, event.TypeLLMCall, f)
 }
 
 // OnCustom returns a hook for custom events of a type or, if typ ends in *, of all types with that
 // prefix.
-func OnCustom(name, typ string, f func(ctx context.Context, e event.CustomEvent, respond Respond) (event.Event, error)) Hook {
+func OnCustom(name, typ string, f func(ctx context.Context, e event.CustomEvent) (Result, error)) Hook {
 	return on(name, typ, f)
 }
 
 // OnEnv returns a hook for environment events of a type or, if typ ends in *, of all types with
 // that prefix.
-func OnEnv(name, typ string, f func(ctx context.Context, e event.EnvEvent, respond Respond) (event.Event, error)) Hook {
+func OnEnv(name, typ string, f func(ctx context.Context, e event.EnvEvent) (Result, error)) Hook {
 	return on(name, typ, f)
 }
 
-func on[E event.Event](name, typ string, f func(context.Context, E, Respond) (event.Event, error)) Hook {
+func on[E event.Event](name, typ string, f func(context.Context, E) (Result, error)) Hook {
 	h := Hook{Name: name, Filter: Filter{Types: []string{typ}}}
 	if f == nil {
 		return h // invalid: Validate reports it
 	}
-	h.Func = func(ctx context.Context, e event.Event, respond Respond) (event.Event, error) {
+	h.Func = func(ctx context.Context, e event.Event) (Result, error) {
 		typed, ok := e.(E)
 		if !ok {
 			// An earlier hook replaced the event by one of another type.
-			return nil, nil
+			return Pass(), nil
 		}
-		return f(ctx, typed, respond)
+		return f(ctx, typed)
 	}
 	return h
 }
@@ -151,9 +150,7 @@ func OnEvent(name string, f Func) Hook { return Hook{Name: name, Func: f} }
 func Inline(name string, f InlineFunc) Hook { return Hook{Name: name, Inline: f} }
 
 // InWorkflow returns a hook that is a workflow, for all events except model calls.
-func InWorkflow(name, workflowType, taskQueue string) Hook {
-	return Hook{Name: name, Workflow: &Workflow{Type: workflowType, TaskQueue: taskQueue}}
-}
+func InWorkflow(name string, w Workflow) Hook { return Hook{Name: name, Workflow: &w} }
 
 var nameForm = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 

@@ -2,7 +2,6 @@ package hook_test
 
 import (
 	"context"
-	"errors"
 	"testing"
 	"time"
 
@@ -12,9 +11,9 @@ import (
 	"github.com/threadmill/threadmill/hook"
 )
 
-func pass(context.Context, event.Event, hook.Respond) (event.Event, error) { return nil, nil }
+func pass(context.Context, event.Event) (hook.Result, error) { return hook.Pass(), nil }
 
-func passInline(hook.Context, event.Event, hook.Respond) (event.Event, error) { return nil, nil }
+func passInline(hook.Context, event.Event) (hook.Result, error) { return hook.Pass(), nil }
 
 func TestHookValidate(t *testing.T) {
 	for _, tc := range []struct {
@@ -23,7 +22,7 @@ func TestHookValidate(t *testing.T) {
 	}{
 		{"", hook.OnEvent("a", pass)},
 		{"", hook.Inline("a-b_C9", passInline)},
-		{"", hook.InWorkflow("a", "approval", "")},
+		{"", hook.InWorkflow("a", hook.Workflow{Type: "approval"})},
 		{"", hook.Hook{Name: "a", Func: pass, OnFailure: hook.FailOpen, Timeout: 24 * time.Hour, MaxAttempts: 100}},
 		{"", hook.Hook{Name: "a", Workflow: &hook.Workflow{Type: "approval"}, OnFailure: hook.FailClosed, Timeout: 30 * 24 * time.Hour}},
 		{"", hook.Hook{Name: "a", Func: pass, Filter: hook.Filter{Types: []string{"tool_call", "llm_call", "order.*", "*"}, CreatedBy: []event.CreatedBy{event.CreatedByUser}}}},
@@ -34,7 +33,7 @@ func TestHookValidate(t *testing.T) {
 		{"exactly one of Func, Inline and Workflow is required", hook.Hook{Name: "a"}},
 		{"exactly one of Func, Inline and Workflow is required", hook.Hook{Name: "a", Func: pass, Inline: passInline}},
 		{"exactly one of Func, Inline and Workflow is required", hook.OnMessage("a", nil)},
-		{"Workflow.Type is required", hook.InWorkflow("a", "", "queue")},
+		{"Workflow.Type is required", hook.InWorkflow("a", hook.Workflow{TaskQueue: "queue"})},
 		{"an inline hook has neither Timeout nor MaxAttempts", hook.Hook{Name: "a", Inline: passInline, Timeout: 1}},
 		{"an inline hook has neither Timeout nor MaxAttempts", hook.Hook{Name: "a", Inline: passInline, MaxAttempts: 1}},
 		{`Filter.CreatedBy: "robot" is not one of user, agent, tool, system`, hook.Hook{Name: "a", Func: pass, Filter: hook.Filter{CreatedBy: []event.CreatedBy{"robot"}}}},
@@ -59,7 +58,7 @@ func TestHookValidate(t *testing.T) {
 	}
 }
 
-func nothing(context.Context, event.CustomEvent, hook.Respond) (event.Event, error) { return nil, nil }
+func nothing(context.Context, event.CustomEvent) (hook.Result, error) { return hook.Pass(), nil }
 
 var (
 	aMessage  = event.MessageEvent{CreatedBy: event.CreatedByUser, ThreadID: "t1", Message: event.NewMessage{ThreadID: "t1", SenderID: "ann", SenderType: event.CreatedByUser, Content: "hello"}}
@@ -72,41 +71,39 @@ var (
 )
 
 func TestTypedHooks(t *testing.T) {
-	problem := errors.New("heard")
 	for name, tc := range map[string]struct {
 		hook hook.Hook
 		of   event.Event
 	}{
-		"message": {hook.OnMessage("h", func(_ context.Context, e event.MessageEvent, _ hook.Respond) (event.Event, error) {
+		"message": {hook.OnMessage("h", func(_ context.Context, e event.MessageEvent) (hook.Result, error) {
 			e.Message.Content += "!"
-			return e, problem
+			return hook.Replace(e), nil
 		}), aMessage},
-		"tool_call": {hook.OnToolCall("h", func(_ context.Context, e event.ToolCallEvent, _ hook.Respond) (event.Event, error) {
+		"tool_call": {hook.OnToolCall("h", func(_ context.Context, e event.ToolCallEvent) (hook.Result, error) {
 			e.ToolCalls = e.ToolCalls[:1]
-			return e, problem
+			return hook.Replace(e), nil
 		}), aToolCall},
-		"llm_call": {hook.OnLLMCall("h", func(_ context.Context, e event.LLMCallEvent, _ hook.Respond) (event.Event, error) {
+		"llm_call": {hook.OnLLMCall("h", func(_ context.Context, e event.LLMCallEvent) (hook.Result, error) {
 			e.Model = "openai/small"
-			return e, problem
+			return hook.Replace(e), nil
 		}), aModelCall},
-		"order.created": {hook.OnCustom("h", "order.created", func(_ context.Context, e event.CustomEvent, _ hook.Respond) (event.Event, error) {
+		"order.created": {hook.OnCustom("h", "order.created", func(_ context.Context, e event.CustomEvent) (hook.Result, error) {
 			e.Payload = nil
-			return e, problem
+			return hook.Replace(e), nil
 		}), aCustom},
 	} {
 		t.Run(name, func(t *testing.T) {
 			require.Equal(t, []string{name}, tc.hook.Filter.Types)
 			require.NoError(t, tc.hook.Validate())
 			for _, e := range all {
-				got, err := tc.hook.Func(t.Context(), e, nil)
+				got, err := tc.hook.Run(t.Context(), e, hook.Deps{})
+				require.NoError(t, err)
 				if e.EventType() != tc.of.EventType() {
-					require.NoError(t, err)
-					require.Nil(t, got, "S0-14 an event of another type, which a hook before it has made, passes untouched")
+					require.Equal(t, hook.Answer{Outcome: event.OutcomePassed}, got, "S0-14 an event of another type, which a hook before it has made, passes untouched")
 					continue
 				}
-				require.ErrorIs(t, err, problem)
-				require.NotEqual(t, e, got)
-				require.IsType(t, e, got)
+				require.NotEqual(t, e, got.Event)
+				require.IsType(t, e, got.Event)
 			}
 		})
 	}

@@ -21,9 +21,9 @@ func calls(ids ...string) event.ToolCallEvent {
 func TestRefuse(t *testing.T) {
 	seen := calls("c1", "c2")
 	run := func(seen event.ToolCallEvent, change func(*event.ToolCallEvent)) (Answer, error) {
-		return OnToolCall("guard", func(_ context.Context, c event.ToolCallEvent, _ Respond) (event.Event, error) {
+		return OnToolCall("guard", func(_ context.Context, c event.ToolCallEvent) (Result, error) {
 			change(&c)
-			return c, nil
+			return Replace(c), nil
 		}).Run(t.Context(), seen, Deps{})
 	}
 

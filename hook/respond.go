@@ -6,10 +6,6 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// Respond answers an event and skips its default processing. It may be called several times;
-// responses are queued in order. It does nothing after the hook has returned.
-type Respond func(Response)
-
 // Response is a message with which a hook answers an event.
 type Response struct {
 	// Content is the text of the message. Required.
@@ -63,14 +59,16 @@ func (r Response) Validate() error {
 type Request struct {
 	Context
 
-	// Event is the event as JSON.
+	// Event is the event as JSON. [Request.Decode] returns it as a Go value.
 	Event json.RawMessage `json:"event"`
 }
 
+// Decode returns the event that the workflow decides on.
+func (r Request) Decode() (event.Event, error) { return event.Unmarshal(r.Event) }
+
 // Verdict is the result of a hook workflow. The zero value and null let the event pass. Responses
-// win over Event; otherwise at most one of Event, Responses, Produced and Drop may be set. Hooks in
-// Go have the same choices: they return an event, call [Respond], or return the error of [Produce]
-// or [Drop].
+// win over Event; otherwise at most one of Event, Responses, Produced and Drop may be set. Functions
+// have the same choices: see [Result].
 type Verdict struct {
 	// Event replaces the original event.
 	Event json.RawMessage `json:"event,omitempty"`
@@ -83,26 +81,6 @@ type Verdict struct {
 
 	// Drop ends the processing of the event.
 	Drop bool `json:"drop,omitempty"`
-}
-
-// Drop returns the error with which a [Func] or [InlineFunc] drops the event: nothing follows from
-// it, but its record remains.
-func Drop() error { return &decided{Verdict{Drop: true}} }
-
-// Produce returns the error with which a [Func] or [InlineFunc] queues events instead of its event,
-// as a [Processor] does.
-func Produce(events ...Produced) error {
-	return &decided{Verdict{Produced: append([]Produced{}, events...)}}
-}
-
-// decided is the error that carries a verdict out of a function.
-type decided struct{ verdict Verdict }
-
-func (d *decided) Error() string {
-	if d.verdict.Drop {
-		return "the hook drops the event"
-	}
-	return "the hook produces other events"
 }
 
 // UnmarshalJSON rejects unknown fields, so that a misspelled verdict of a guard does not let an

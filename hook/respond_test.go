@@ -1,10 +1,7 @@
 package hook_test
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -125,41 +122,38 @@ func TestVerdictRead(t *testing.T) {
 func TestFunctionsDropAndProduce(t *testing.T) {
 	order := hook.Produced{Type: "order.placed", Payload: json.RawMessage(`1`)}
 	for name, tc := range map[string]struct {
-		returns  error
-		responds bool
-		outcome  event.Outcome
-		problem  string
+		result  hook.Result
+		outcome event.Outcome
+		problem string
 	}{
-		"drop":                 {hook.Drop(), false, event.OutcomeDropped, ""},
-		"drop, wrapped":        {fmt.Errorf("spam: %w", hook.Drop()), false, event.OutcomeDropped, ""},
-		"produce":              {hook.Produce(order), false, event.OutcomeOverwritten, ""},
-		"produce nothing":      {hook.Produce(), false, "", "produced: is empty"},
-		"produce what is none": {hook.Produce(hook.Produced{Type: "status"}), false, "", "produced[0].type"},
-		"drop and respond":     {hook.Drop(), true, "", "drop: excludes every other decision"},
-		"fail":                 {errors.New("no"), true, "", "no"},
+		"drop":                 {hook.Drop(), event.OutcomeDropped, ""},
+		"produce":              {hook.Produce(order), event.OutcomeOverwritten, ""},
+		"produce nothing":      {hook.Produce(), "", "produced: is empty: return hook.Pass() to let the event pass, or hook.Drop()"},
+		"produce what is none": {hook.Produce(hook.Produced{Type: "status"}), "", "produced[0].type"},
+		"respond nothing":      {hook.Respond(), "", "responses: is empty: return hook.Pass() to let the event pass, or hook.Drop()"},
+		"replace by nothing":   {hook.Replace(nil), "", "event: is nil: return hook.Pass() to let the event pass, or hook.Drop()"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			decide := func(respond hook.Respond) (event.Event, error) {
-				if tc.responds {
-					respond(hook.Response{Content: "x"})
-				}
-				return nil, tc.returns
+			got, err := asked(t, aMessage, decides(tc.result))
+			if tc.problem != "" {
+				require.ErrorContains(t, err, tc.problem)
+				require.ErrorIs(t, err, event.ErrInvalid)
+				return
 			}
-			function := hook.OnEvent("f", func(_ context.Context, _ event.Event, respond hook.Respond) (event.Event, error) {
-				return decide(respond)
-			})
-			inline := hook.Inline("f", func(_ hook.Context, _ event.Event, respond hook.Respond) (event.Event, error) { return decide(respond) })
-			for _, h := range []hook.Hook{function, inline} {
-				got, err := h.Run(t.Context(), aMessage, hook.Deps{})
-				if tc.problem != "" {
-					require.ErrorContains(t, err, tc.problem)
-					continue
-				}
-				require.NoError(t, err)
-				require.Equal(t, tc.outcome, got.Outcome)
-				require.True(t, got.Settles())
-				require.Equal(t, tc.outcome == event.OutcomeOverwritten, len(got.Produced) == 1)
-			}
+			require.NoError(t, err)
+			require.Equal(t, tc.outcome, got.Outcome)
+			require.True(t, got.Settles())
+			require.Equal(t, tc.outcome == event.OutcomeOverwritten, len(got.Produced) == 1)
 		})
 	}
+}
+
+func TestRequestDecode(t *testing.T) {
+	raw, err := json.Marshal(aMessage)
+	require.NoError(t, err)
+	got, err := hook.Request{Event: raw}.Decode()
+	require.NoError(t, err)
+	require.Equal(t, aMessage, got)
+	_, err = hook.Request{}.Decode()
+	require.ErrorIs(t, err, event.ErrInvalid)
 }

@@ -3,10 +3,8 @@ package hook
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"runtime/debug"
-	"sync"
 
 	"github.com/threadmill/threadmill/event"
 )
@@ -25,7 +23,7 @@ func (e *PanicError) Error() string { return fmt.Sprintf("it panicked: %v", e.Va
 
 // RunInline runs an inline hook.
 func (h Hook) RunInline(c Context, e event.Event) (Answer, error) {
-	return redacted(h.redact)(call(e, func(e event.Event, respond Respond) (event.Event, error) { return h.Inline(c, e, respond) }))
+	return redacted(h.redact)(call(e, func(e event.Event) (Result, error) { return h.Inline(c, e) }))
 }
 
 // Run runs a hook that is a Go function, inline or not.
@@ -34,40 +32,21 @@ func (h Hook) Run(ctx context.Context, e event.Event, deps Deps) (Answer, error)
 		return h.RunInline(deps.Context, e)
 	}
 	ctx = WithDeps(ctx, deps)
-	return redacted(h.redact)(call(e, func(e event.Event, respond Respond) (event.Event, error) { return h.Func(ctx, e, respond) }))
+	return redacted(h.redact)(call(e, func(e event.Event) (Result, error) { return h.Func(ctx, e) }))
 }
 
-// call calls a hook with a copy of the event, which the hook may change. Responses after the hook
-// has returned are ignored.
-func call(seen event.Event, f func(event.Event, Respond) (event.Event, error)) (out Answer, err error) {
+// call calls a hook with a copy of the event, which the hook may change.
+func call(seen event.Event, f func(event.Event) (Result, error)) (out Answer, err error) {
 	defer caught(&err)
 	given, err := clone(seen)
 	if err != nil {
 		return Answer{}, err
 	}
-	var mu sync.Mutex
-	var responses []Response
-	closed := false
-	got, err := f(given, func(r Response) {
-		mu.Lock()
-		defer mu.Unlock()
-		if !closed {
-			responses = append(responses, r)
-		}
-	})
-	mu.Lock()
-	defer mu.Unlock()
-	closed = true
-	var v Verdict
-	var instead *decided
-	switch {
-	case errors.As(err, &instead):
-		v = instead.verdict
-	case err != nil:
+	result, err := f(given)
+	if err != nil {
 		return Answer{}, err
 	}
-	v.Responses = responses
-	return v.answer(seen, got)
+	return result.answer(seen)
 }
 
 func clone(e event.Event) (event.Event, error) {

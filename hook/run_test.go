@@ -13,16 +13,16 @@ import (
 )
 
 // asked runs the function as a Func and as an InlineFunc, and requires the same answer.
-func asked(t *testing.T, e event.Event, f func(e event.Event, respond hook.Respond) (event.Event, error)) (hook.Answer, error) {
+func asked(t *testing.T, e event.Event, f func(e event.Event) (hook.Result, error)) (hook.Answer, error) {
 	t.Helper()
 	deps := hook.Deps{Context: hook.Context{Hook: "h", EventID: "e1"}}
-	inline := hook.Inline("h", func(c hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+	inline := hook.Inline("h", func(c hook.Context, e event.Event) (hook.Result, error) {
 		require.Equal(t, deps.Context, c)
-		return f(e, respond)
+		return f(e)
 	})
-	of := hook.OnEvent("h", func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+	of := hook.OnEvent("h", func(ctx context.Context, e event.Event) (hook.Result, error) {
 		require.Equal(t, deps, hook.DepsOf(ctx))
-		return f(e, respond)
+		return f(e)
 	})
 	got, err := of.Run(t.Context(), e, deps)
 	again, errAgain := inline.Run(t.Context(), e, deps)
@@ -31,17 +31,25 @@ func asked(t *testing.T, e event.Event, f func(e event.Event, respond hook.Respo
 	return got, err
 }
 
+// decides is a function that returns the same result for each event.
+func decides(r hook.Result) func(event.Event) (hook.Result, error) {
+	return func(event.Event) (hook.Result, error) { return r, nil }
+}
+
 func TestRunPasses(t *testing.T) {
 	for _, e := range all {
-		got, err := asked(t, e, func(seen event.Event, _ hook.Respond) (event.Event, error) {
+		got, err := asked(t, e, func(seen event.Event) (hook.Result, error) {
 			require.Equal(t, e, seen)
-			return nil, nil
+			return hook.Pass(), nil
 		})
 		require.NoError(t, err)
 		require.Equal(t, hook.Answer{Outcome: event.OutcomePassed}, got, "S0-11")
-		got, err = asked(t, e, func(seen event.Event, _ hook.Respond) (event.Event, error) { return seen, nil })
+		got, err = asked(t, e, func(seen event.Event) (hook.Result, error) { return hook.Replace(seen), nil })
 		require.NoError(t, err)
 		require.Equal(t, hook.Answer{Outcome: event.OutcomePassed}, got, "the same event is no other")
+		got, err = asked(t, e, decides(hook.Result{}))
+		require.NoError(t, err)
+		require.Equal(t, hook.Answer{Outcome: event.OutcomePassed}, got)
 	}
 }
 
@@ -76,12 +84,18 @@ func TestRunReplaces(t *testing.T) {
 		{"S0-14 an event of one's own becomes a message", aCustom, func(event.Event) event.Event { return aMessage }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			got, err := asked(t, tc.seen, func(e event.Event, _ hook.Respond) (event.Event, error) { return tc.change(e), nil })
+			got, err := asked(t, tc.seen, func(e event.Event) (hook.Result, error) { return hook.Replace(tc.change(e)), nil })
 			require.NoError(t, err)
 			require.Equal(t, event.OutcomeReplaced, got.Outcome)
 			require.NotEqual(t, tc.seen, got.Event)
 		})
 	}
+	got, err := asked(t, aToolCall, func(e event.Event) (hook.Result, error) {
+		e.(event.ToolCallEvent).ToolCalls[0].Function.Arguments = `{"command":"pwd"}`
+		return hook.Pass(), nil
+	})
+	require.NoError(t, err)
+	require.Equal(t, hook.Answer{Outcome: event.OutcomePassed}, got, "a change that is not returned has no effect")
 	require.Equal(t, `{"command":"ls"}`, aToolCall.ToolCalls[0].Function.Arguments, "the event that was seen stays as it is")
 }
 
@@ -118,7 +132,7 @@ func TestRunRefuses(t *testing.T) {
 		{"agentName: of an agent's calls cannot be changed", aToolCall, calls(func(c *event.ToolCallEvent) { c.AgentName = "other" })},
 		{"event: is ", aCustom, event.CustomEvent{Type: "order.created", ThreadID: "t1", Payload: []byte(`"` + strings.Repeat("x", hook.MaxEvent) + `"`)}},
 	} {
-		_, err := asked(t, tc.seen, func(event.Event, hook.Respond) (event.Event, error) { return tc.got, nil })
+		_, err := asked(t, tc.seen, decides(hook.Replace(tc.got)))
 		require.ErrorContains(t, err, tc.problem)
 		require.ErrorIs(t, err, event.ErrInvalid)
 	}
@@ -126,40 +140,28 @@ func TestRunRefuses(t *testing.T) {
 
 func TestRunResponds(t *testing.T) {
 	first, second := hook.Response{Content: "one"}, hook.Response{Content: "two", SenderType: event.CreatedBySystem}
-	var kept hook.Respond
-	got, err := asked(t, aMessage, func(_ event.Event, respond hook.Respond) (event.Event, error) {
-		respond(first)
-		respond(second)
-		kept = respond
-		return aCustom, nil
-	})
+	given := []hook.Response{first, second}
+	result := hook.Respond(given...)
+	given[0].Content = "too late"
+	got, err := asked(t, aMessage, decides(result))
 	require.NoError(t, err)
-	kept(hook.Response{Content: "too late"})
 	require.Equal(t, hook.Answer{Outcome: event.OutcomeResponded, Responses: []hook.Response{first, second}}, got,
-		"S0-17 responding wins over what is returned; S0-20 in the order of the calls")
+		"S0-20 in the order in which they were given")
 
-	_, err = asked(t, aMessage, func(_ event.Event, respond hook.Respond) (event.Event, error) {
-		respond(first)
-		respond(hook.Response{})
-		return nil, nil
-	})
+	_, err = asked(t, aMessage, decides(hook.Respond(first, hook.Response{})))
 	require.ErrorContains(t, err, "responses[1].content: is required")
-	_, err = asked(t, aMessage, func(_ event.Event, respond hook.Respond) (event.Event, error) {
-		respond(hook.Response{Content: strings.Repeat("x", hook.MaxEvent)})
-		return nil, nil
-	})
+	_, err = asked(t, aMessage, decides(hook.Respond(hook.Response{Content: strings.Repeat("x", hook.MaxEvent)})))
 	require.ErrorContains(t, err, "must be at most 262144")
 }
 
 func TestRunFails(t *testing.T) {
 	problem := errors.New("no connection")
-	_, err := asked(t, aMessage, func(_ event.Event, respond hook.Respond) (event.Event, error) {
-		respond(hook.Response{Content: "said before it failed"})
-		return aCustom, problem
+	_, err := asked(t, aMessage, func(event.Event) (hook.Result, error) {
+		return hook.Respond(hook.Response{Content: "no"}), problem
 	})
 	require.ErrorIs(t, err, problem, "S0-23 a failure is no decision")
 
-	_, err = asked(t, aMessage, func(event.Event, hook.Respond) (event.Event, error) { panic(problem) })
+	_, err = asked(t, aMessage, func(event.Event) (hook.Result, error) { panic(problem) })
 	var panicked *hook.PanicError
 	require.ErrorAs(t, err, &panicked)
 	require.Equal(t, problem, panicked.Value)

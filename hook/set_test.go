@@ -37,7 +37,7 @@ func TestSetOrderAndDefaults(t *testing.T) {
 	set, err := hook.NewSet(hook.Config{Hooks: []hook.Hook{
 		hook.OnEvent("z", pass),
 		hook.Inline("a", passInline),
-		hook.InWorkflow("m", "approval", "people"),
+		hook.InWorkflow("m", hook.Workflow{Type: "approval", TaskQueue: "people"}),
 		{Name: "whole", Func: pass, Filter: hook.Filter{Agents: []string{"bot"}}, OnFailure: hook.FailOpen, Timeout: time.Second, MaxAttempts: 7, HoldOutput: true},
 		{Name: "long", Workflow: &hook.Workflow{Type: "w"}, Timeout: 48 * time.Hour, MaxAttempts: 2},
 	}, Processors: []hook.Processor{

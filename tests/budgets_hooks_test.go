@@ -48,15 +48,15 @@ func passing(c *threadmill.Config, name string, by ...event.CreatedBy) hook.Hook
 		Name:    name,
 		Filter:  hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: by},
 		Timeout: testenv.Patience,
-		Func: func(ctx context.Context, _ event.Event, _ hook.Respond) (event.Event, error) {
-			return nil, ready(ctx, temporal, hook.DepsOf(ctx))
+		Func: func(ctx context.Context, _ event.Event) (hook.Result, error) {
+			return hook.Pass(), ready(ctx, temporal, hook.DepsOf(ctx))
 		},
 	}
 }
 
 // inlineFor is an inline hook for messages of people.
-func inlineFor(name string, f func(event.MessageEvent) event.Event) hook.Hook {
-	h := hook.Inline(name, func(_ hook.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+func inlineFor(name string, f func(event.MessageEvent) hook.Result) hook.Hook {
+	h := hook.Inline(name, func(_ hook.Context, e event.Event) (hook.Result, error) {
 		return f(e.(event.MessageEvent)), nil
 	})
 	h.Filter = hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: []event.CreatedBy{event.CreatedByUser}}
@@ -64,9 +64,9 @@ func inlineFor(name string, f func(event.MessageEvent) event.Event) hook.Hook {
 }
 
 // louder adds an exclamation mark.
-func louder(m event.MessageEvent) event.Event {
+func louder(m event.MessageEvent) hook.Result {
 	m.Message.Content += "!"
-	return m
+	return hook.Replace(m)
 }
 
 // noting is a processor that turns a note into a system message, which no agent answers.
@@ -120,27 +120,27 @@ var hookShapes = []struct {
 	{
 		name: "an inline hook that lets the message pass",
 		with: func(c *threadmill.Config) {
-			c.Hooks = []hook.Hook{inlineFor("quiet", func(event.MessageEvent) event.Event { return nil })}
+			c.Hooks = []hook.Hook{inlineFor("quiet", func(event.MessageEvent) hook.Result { return hook.Pass() })}
 		},
 		want: costs{cost{10, 2}, cost{5, 2}},
 	},
 	{
 		name: "an inline hook that lets everything pass, replies too",
 		with: func(c *threadmill.Config) {
-			c.Hooks = []hook.Hook{hook.Inline("all", func(hook.Context, event.Event, hook.Respond) (event.Event, error) { return nil, nil })}
+			c.Hooks = []hook.Hook{hook.Inline("all", func(hook.Context, event.Event) (hook.Result, error) { return hook.Pass(), nil })}
 		},
 		want: costs{cost{10, 2}, cost{5, 2}},
 	},
 	{
 		name: "an inline hook that changes the reply: a marker for that and the end",
 		with: func(c *threadmill.Config) {
-			c.Hooks = []hook.Hook{hook.Inline("sign", func(_ hook.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+			c.Hooks = []hook.Hook{hook.Inline("sign", func(_ hook.Context, e event.Event) (hook.Result, error) {
 				m, ok := e.(event.MessageEvent)
 				if !ok || m.CreatedBy != event.CreatedByAgent {
-					return nil, nil
+					return hook.Pass(), nil
 				}
 				m.Message.Content += " (signed)"
-				return m, nil
+				return hook.Replace(m), nil
 			})}
 		},
 		want: costs{cost{11, 3}, cost{6, 2}},

@@ -21,13 +21,13 @@ import (
 func TestRetrievedText(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) {
-		c.Hooks = []hook.Hook{hook.OnLLMCall("retrieve", func(ctx context.Context, call event.LLMCallEvent, _ hook.Respond) (event.Event, error) {
+		c.Hooks = []hook.Hook{hook.OnLLMCall("retrieve", func(ctx context.Context, call event.LLMCallEvent) (hook.Result, error) {
 			messages, err := hook.DepsOf(ctx).Store.Messages(ctx, 1)
 			if err != nil {
-				return nil, err
+				return hook.Result{}, err
 			}
 			call.Instructions = "Known about " + messages[0].Content + ": the mill has two stones."
-			return call, nil
+			return hook.Replace(call), nil
 		})}
 	}})
 	id := w.Open()

@@ -20,14 +20,14 @@ import (
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )
 
-// edited returns a message with another text, if it contains a word.
-func edited(e event.Event, word string, edit func(string) string) (event.Event, error) {
+// edited replaces a message by one with another text, if it contains a word.
+func edited(e event.Event, word string, edit func(string) string) (hook.Result, error) {
 	m, ok := e.(event.MessageEvent)
 	if !ok || !strings.Contains(m.Message.Content, word) {
-		return nil, nil
+		return hook.Pass(), nil
 	}
 	m.Message.Content = edit(m.Message.Content)
-	return m, nil
+	return hook.Replace(m), nil
 }
 
 func messagesOf(by event.CreatedBy, agents ...string) hook.Filter {
@@ -36,22 +36,22 @@ func messagesOf(by event.CreatedBy, agents ...string) hook.Filter {
 
 // recordedHooks are the hooks of the stored histories. They follow instructions in the events.
 func recordedHooks(queue string) []hook.Hook {
-	review := hook.InWorkflow(check.Reviewed, foreign.Review, check.ForeignQueue(queue))
+	review := hook.InWorkflow(check.Reviewed, hook.Workflow{Type: foreign.Review, TaskQueue: check.ForeignQueue(queue)})
 	review.Filter.Types = []string{"case"}
-	critic := hook.OnEvent("critic", func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+	critic := hook.OnEvent("critic", func(_ context.Context, e event.Event) (hook.Result, error) {
 		return edited(e, "rude", func(string) string { return "(taken out)" })
 	})
 	critic.Filter, critic.HoldOutput = messagesOf(event.CreatedByAgent, "critic"), true
-	brief := hook.OnLLMCall("brief", func(_ context.Context, c event.LLMCallEvent, _ hook.Respond) (event.Event, error) {
+	brief := hook.OnLLMCall("brief", func(_ context.Context, c event.LLMCallEvent) (hook.Result, error) {
 		c.Instructions = "Be brief."
-		return c, nil
+		return hook.Replace(c), nil
 	})
 	brief.Filter.Agents = []string{"critic"}
-	shaky := hook.OnMessage("shaky", func(context.Context, event.MessageEvent, hook.Respond) (event.Event, error) {
-		return nil, errors.New("it shakes")
+	shaky := hook.OnMessage("shaky", func(context.Context, event.MessageEvent) (hook.Result, error) {
+		return hook.Result{}, errors.New("it shakes")
 	})
 	shaky.Filter.CreatedBy, shaky.OnFailure, shaky.MaxAttempts = []event.CreatedBy{event.CreatedBySystem}, hook.FailOpen, 1
-	sealed := hook.Inline("sealed", func(_ hook.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+	sealed := hook.Inline("sealed", func(_ hook.Context, e event.Event) (hook.Result, error) {
 		return edited(e, "noted", func(said string) string { return said + ", sealed" })
 	})
 	sealed.Filter = messagesOf(event.CreatedByTool)
@@ -63,19 +63,19 @@ func recordedHooks(queue string) []hook.Hook {
 // shouting is an inline hook that lets shouts pass, turns events into them, responds to them, and
 // fails.
 func shouting() hook.Hook {
-	h := hook.Inline("shouts", func(c hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+	h := hook.Inline("shouts", func(c hook.Context, e event.Event) (hook.Result, error) {
 		shout, _ := e.(event.CustomEvent)
 		switch word := string(shout.Payload); word {
 		case `"fail"`:
-			return nil, errors.New("too loud")
+			return hook.Result{}, errors.New("too loud")
 		case `"answer"`:
-			respond(hook.Response{Content: "heard", SenderType: event.CreatedBySystem})
+			return hook.Respond(hook.Response{Content: "heard", SenderType: event.CreatedBySystem}), nil
 		case `"say"`:
-			return event.MessageEvent{CreatedBy: event.CreatedByUser, ThreadID: c.ThreadID, Message: event.NewMessage{
+			return hook.Replace(event.MessageEvent{CreatedBy: event.CreatedByUser, ThreadID: c.ThreadID, Message: event.NewMessage{
 				ThreadID: c.ThreadID, SenderID: "ann", SenderType: event.CreatedByUser, Content: "I shout",
-			}}, nil
+			}}), nil
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	})
 	h.Filter.Types = []string{"shout"}
 	return h
@@ -83,12 +83,12 @@ func shouting() hook.Hook {
 
 // guarding is a hook that changes messages of people, responds in place of the agent, and fails.
 func guarding() hook.Hook {
-	h := hook.OnMessage("guard", func(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
+	h := hook.OnMessage("guard", func(_ context.Context, m event.MessageEvent) (hook.Result, error) {
 		switch said := m.Message.Content; {
 		case strings.Contains(said, "refuse"):
-			respond(hook.Response{Content: "refused", SenderType: event.CreatedBySystem})
+			return hook.Respond(hook.Response{Content: "refused", SenderType: event.CreatedBySystem}), nil
 		case strings.Contains(said, "fail"):
-			return nil, errors.New("it cannot be")
+			return hook.Result{}, errors.New("it cannot be")
 		}
 		return edited(m, "secret", func(s string) string { return strings.ReplaceAll(s, "secret", "hidden") })
 	})
@@ -97,15 +97,15 @@ func guarding() hook.Hook {
 }
 
 // withTools removes calls, edits them, and denies them.
-func withTools(_ context.Context, e event.ToolCallEvent, respond hook.Respond) (event.Event, error) {
+func withTools(_ context.Context, e event.ToolCallEvent) (hook.Result, error) {
 	e.ToolCalls = slices.DeleteFunc(e.ToolCalls, func(c event.ToolCall) bool { return strings.Contains(c.Function.Arguments, "never") })
 	for i, c := range e.ToolCalls {
 		e.ToolCalls[i].Function.Arguments = strings.ReplaceAll(c.Function.Arguments, "this", "that")
 		if strings.Contains(c.Function.Arguments, "deny") {
-			respond(hook.Response{Content: "denied", SenderType: event.CreatedBySystem})
+			return hook.Respond(hook.Response{Content: "denied", SenderType: event.CreatedBySystem}), nil
 		}
 	}
-	return e, nil
+	return hook.Replace(e), nil
 }
 
 // recordedProcessors turn jobs into messages.
@@ -130,15 +130,14 @@ func workersOf(t *testing.T) map[string]*hook.Set {
 	recorded := recordedHooks("threads")
 	fewer := slices.DeleteFunc(slices.Clone(recorded), func(h hook.Hook) bool { return h.Inline != nil || h.Name == "guard" })
 	more := append([]hook.Hook{
-		hook.Inline("first", func(_ hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
-			respond(hook.Response{Content: "everything is answered"})
-			return e, nil
+		hook.Inline("first", func(_ hook.Context, e event.Event) (hook.Result, error) {
+			return hook.Respond(hook.Response{Content: "everything is answered"}), nil
 		}),
-		hook.InWorkflow("late", "somewhere", "else"),
+		hook.InWorkflow("late", hook.Workflow{Type: "somewhere", TaskQueue: "else"}),
 	}, recorded...)
 	changed := slices.Clone(recorded)
 	for i, h := range changed {
-		changed[i] = hook.Inline(h.Name, func(_ hook.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+		changed[i] = hook.Inline(h.Name, func(_ hook.Context, e event.Event) (hook.Result, error) {
 			return edited(e, "", strings.ToUpper)
 		})
 	}

@@ -58,9 +58,9 @@ func TestRunCallbacks(t *testing.T) {
 	all, own := &tally{}, &tally{}
 	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) {
 		c.Callbacks = all.callbacks()
-		c.Hooks = []hook.Hook{hook.OnEvent("count", func(context.Context, event.Event, hook.Respond) (event.Event, error) {
+		c.Hooks = []hook.Hook{hook.OnEvent("count", func(context.Context, event.Event) (hook.Result, error) {
 			hooked.Add(1)
-			return nil, nil
+			return hook.Pass(), nil
 		})}
 	}})
 	id := w.Open()
@@ -224,16 +224,16 @@ func TestPanickingCallbacks(t *testing.T) {
 // TestRunWithHooks follows the changes of hooks to a message and its reply.
 func TestRunWithHooks(t *testing.T) {
 	t.Parallel()
-	guard := hook.OnMessage("guard", func(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
+	guard := hook.OnMessage("guard", func(_ context.Context, m event.MessageEvent) (hook.Result, error) {
 		if strings.Contains(m.Message.Content, "password") {
-			respond(hook.Response{Content: "I cannot help with that."})
+			return hook.Respond(hook.Response{Content: "I cannot help with that."}), nil
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	})
 	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
-	redact := hook.OnMessage("redact", func(_ context.Context, m event.MessageEvent, _ hook.Respond) (event.Event, error) {
+	redact := hook.OnMessage("redact", func(_ context.Context, m event.MessageEvent) (hook.Result, error) {
 		m.Message.Content = strings.ReplaceAll(m.Message.Content, "4711", "****")
-		return m, nil
+		return hook.Replace(m), nil
 	})
 	redact.Filter.CreatedBy = []event.CreatedBy{event.CreatedByAgent}
 	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) { c.Hooks = []hook.Hook{guard, redact} }})

@@ -25,11 +25,11 @@ import (
 
 // seeing returns a hook that counts the messages of people that it sees.
 func seeing(name string, n *atomic.Int64) hook.Hook {
-	return hook.OnMessage(name, func(_ context.Context, m event.MessageEvent, _ hook.Respond) (event.Event, error) {
+	return hook.OnMessage(name, func(_ context.Context, m event.MessageEvent) (hook.Result, error) {
 		if m.CreatedBy == event.CreatedByUser {
 			n.Add(1)
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	})
 }
 

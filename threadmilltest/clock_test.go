@@ -114,7 +114,7 @@ func review(ctx workflow.Context, _ hook.Request) (hook.Verdict, error) {
 func TestAdvanceHooks(t *testing.T) {
 	t.Parallel()
 	cfg := desk(scripted.New(scripted.Call("refund", order{"A-1", 20}).On("A-1"), scripted.Say("done")))
-	h := hook.InWorkflow("review", "review", "")
+	h := hook.InWorkflow("review", hook.Workflow{Type: "review"})
 	h.Filter = hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: []event.CreatedBy{event.CreatedByUser}}
 	cfg.Hooks = []hook.Hook{h}
 	cfg.RegisterWith = func(w worker.Registry) {

@@ -45,11 +45,11 @@ func ExampleNew() {
 func ExampleRunHook() {
 	t := example() // the *testing.T of your test
 
-	polite := hook.OnMessage("polite", func(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
+	polite := hook.OnMessage("polite", func(_ context.Context, m event.MessageEvent) (hook.Result, error) {
 		if m.Message.Content == "drat" {
-			respond(hook.Response{SenderType: event.CreatedBySystem, SenderID: "polite", Content: "Please."})
+			return hook.Respond(hook.Response{SenderType: event.CreatedBySystem, SenderID: "polite", Content: "Please."}), nil
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	})
 	out := threadmilltest.RunHook(t, polite, event.MessageEvent{
 		CreatedBy: event.CreatedByUser, ThreadID: "t1", Message: event.NewMessage{ThreadID: "t1", SenderID: "ann", Content: "drat"},

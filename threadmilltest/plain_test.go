@@ -25,14 +25,14 @@ func said(by event.CreatedBy, content string) event.MessageEvent {
 // swear answers messages of users with a bad word.
 var swear = hook.Hook{
 	Name: "swear", Filter: hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: []event.CreatedBy{event.CreatedByUser}},
-	Func: func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+	Func: func(ctx context.Context, e event.Event) (hook.Result, error) {
 		switch m := e.(event.MessageEvent); m.Message.Content {
 		case "drat":
-			respond(hook.Response{SenderType: event.CreatedBySystem, SenderID: hook.DepsOf(ctx).Context.Hook, Content: "Please."})
+			return hook.Respond(hook.Response{SenderType: event.CreatedBySystem, SenderID: hook.DepsOf(ctx).Context.Hook, Content: "Please."}), nil
 		case "break":
-			return nil, errors.New("broken")
+			return hook.Result{}, errors.New("broken")
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	},
 }
 
@@ -44,9 +44,9 @@ func TestRunHook(t *testing.T) {
 	require.Equal(t, event.OutcomePassed, threadmilltest.RunHook(t, swear, said(event.CreatedByUser, "hello")).Outcome)
 	require.Equal(t, event.OutcomePassed, threadmilltest.RunHook(t, swear, said(event.CreatedByAgent, "drat")).Outcome, "the filter does not select it")
 
-	calls := hook.OnToolCall("none", func(_ context.Context, c event.ToolCallEvent, _ hook.Respond) (event.Event, error) {
+	calls := hook.OnToolCall("none", func(_ context.Context, c event.ToolCallEvent) (hook.Result, error) {
 		c.ToolCalls = nil
-		return c, nil
+		return hook.Replace(c), nil
 	})
 	calls.Filter.Tools, calls.Filter.Agents = []string{"refund"}, []string{"clerk"}
 	call := event.ToolCallEvent{ThreadID: "t1", AgentName: "clerk", ToolCalls: []event.ToolCall{{ID: "c1", Function: event.Function{Name: "refund", Arguments: "{}"}}}}
@@ -60,7 +60,7 @@ func TestRunHookFails(t *testing.T) {
 		threadmilltest.RunHook(t, swear, said(event.CreatedByUser, "break"))
 	}))
 	require.Contains(t, fails(t, func(t testing.TB) {
-		threadmilltest.RunHook(t, hook.InWorkflow("review", "Review", ""), said(event.CreatedByUser, "x"))
+		threadmilltest.RunHook(t, hook.InWorkflow("review", hook.Workflow{Type: "Review"}), said(event.CreatedByUser, "x"))
 	}), `hook "review" is a workflow: run it with the test environment of Temporal's SDK, or with New`)
 	require.Contains(t, fails(t, func(t testing.TB) { threadmilltest.RunHook(t, hook.Hook{}, said(event.CreatedByUser, "x")) }), "hooks[0]: hook name")
 }

@@ -146,7 +146,7 @@ func setOf(t *testing.T, hooks []hook.Hook, processors ...hook.Processor) *hook.
 
 // function is a hook with a function of the test.
 func function(name string, types ...string) hook.Hook {
-	h := hook.OnEvent(name, func(context.Context, event.Event, hook.Respond) (event.Event, error) {
+	h := hook.OnEvent(name, func(context.Context, event.Event) (hook.Result, error) {
 		panic("the fake answers in its place")
 	})
 	h.Filter.Types = types
@@ -185,7 +185,7 @@ func (p *persons) register(w *fixture) *persons {
 
 // personHook is a hook that asks a person.
 func personHook(name string, types ...string) hook.Hook {
-	h := hook.InWorkflow(name, askPerson, "")
+	h := hook.InWorkflow(name, hook.Workflow{Type: askPerson})
 	h.Filter.Types = types
 	return h
 }

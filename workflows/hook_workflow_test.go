@@ -276,7 +276,7 @@ func TestFunctionsThatTakeLong(t *testing.T) {
 func TestHookWorkflowOfTheApplication(t *testing.T) {
 	const own = "own"
 	inWorkflow := func(change func(*hook.Hook)) hook.Hook {
-		h := hook.InWorkflow("p", own, "")
+		h := hook.InWorkflow("p", hook.Workflow{Type: own})
 		change(&h)
 		return h
 	}

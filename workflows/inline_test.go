@@ -18,20 +18,20 @@ import (
 
 // byContent is an inline hook that follows instructions in people's messages.
 func byContent(name string) hook.Hook {
-	h := hook.Inline(name, func(c hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+	h := hook.Inline(name, func(c hook.Context, e event.Event) (hook.Result, error) {
 		m := e.(event.MessageEvent)
 		switch m.Message.Content {
 		case "respond":
-			respond(hook.Response{Content: "no", SenderType: event.CreatedBySystem})
+			return hook.Respond(hook.Response{Content: "no", SenderType: event.CreatedBySystem}), nil
 		case "replace":
 			m.Message.Content = "replaced by " + c.Hook
-			return m, nil
+			return hook.Replace(m), nil
 		case "fail":
-			return nil, errors.New("it broke")
+			return hook.Result{}, errors.New("it broke")
 		case "panic":
 			panic("oh")
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	})
 	h.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 	return h
@@ -90,7 +90,7 @@ func TestInlineBesideOthers(t *testing.T) {
 // TestInlineHooksOfSteps: the activities that create replies and results run inline hooks, and the
 // thread applies their decisions.
 func TestInlineHooksOfSteps(t *testing.T) {
-	guard := hook.Inline("guard", func(hook.Context, event.Event, hook.Respond) (event.Event, error) { return nil, nil })
+	guard := hook.Inline("guard", func(hook.Context, event.Event) (hook.Result, error) { return hook.Pass(), nil })
 	guard.Filter.CreatedBy = []event.CreatedBy{event.CreatedByAgent, event.CreatedByTool}
 	f := newFakes(t)
 	w := hookedWorld(t, f, setOf(t, []hook.Hook{guard}))

@@ -30,7 +30,7 @@ import (
 // review names the workflow in review.go; its worker is that of the threads. Its responses are
 // system messages, which the filter does not match.
 func review() hook.Hook {
-	h := hook.InWorkflow("review", "Review", "")
+	h := hook.InWorkflow("review", hook.Workflow{Type: "Review"})
 	h.Filter = hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: []event.CreatedBy{event.CreatedByAgent}}
 	h.HoldOutput = true
 	return h

@@ -27,26 +27,25 @@ var card = regexp.MustCompile(`\b\d{4} \d{4} \d{4} \d{4}\b`)
 // hooks run in this order.
 func hooks() []hook.Hook {
 	// A response in place of a question means that no model is called.
-	block := hook.OnMessage("block", func(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
+	block := hook.OnMessage("block", func(_ context.Context, m event.MessageEvent) (hook.Result, error) {
 		if strings.Contains(m.Message.Content, "password") {
-			respond(hook.Response{Content: "I do not talk about passwords."})
+			return hook.Respond(hook.Response{Content: "I do not talk about passwords."}), nil
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	})
 	block.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 
-	// The returned event replaces the stored one. Until then, viewers see neither the reply nor its
+	// A replacement is what viewers and models see. Until then, viewers see neither the reply nor its
 	// pieces.
-	redact := hook.OnMessage("redact", func(_ context.Context, m event.MessageEvent, _ hook.Respond) (event.Event, error) {
+	redact := hook.OnMessage("redact", func(_ context.Context, m event.MessageEvent) (hook.Result, error) {
 		m.Message.Content = card.ReplaceAllString(m.Message.Content, "[card number]")
-		return m, nil
+		return hook.Replace(m), nil
 	})
 	redact.Filter.CreatedBy, redact.HoldOutput = []event.CreatedBy{event.CreatedByAgent}, true
 
 	// A response in place of tool calls means that none of them runs.
-	deny := hook.OnToolCall("deny", func(_ context.Context, _ event.ToolCallEvent, respond hook.Respond) (event.Event, error) {
-		respond(hook.Response{SenderType: event.CreatedBySystem, SenderID: "policy", Content: "Orders are not deleted here."})
-		return nil, nil
+	deny := hook.OnToolCall("deny", func(_ context.Context, _ event.ToolCallEvent) (hook.Result, error) {
+		return hook.Respond(hook.Response{SenderType: event.CreatedBySystem, SenderID: "policy", Content: "Orders are not deleted here."}), nil
 	})
 	deny.Filter.Tools = []string{"delete_order"}
 	return []hook.Hook{block, redact, deny}

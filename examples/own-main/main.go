@@ -43,14 +43,14 @@ var refund = tool.MustFunc("refund", "Pays back an order.",
 	})
 
 // ceiling denies large refunds.
-var ceiling = hook.OnToolCall("ceiling", func(_ context.Context, e event.ToolCallEvent, respond hook.Respond) (event.Event, error) {
+var ceiling = hook.OnToolCall("ceiling", func(_ context.Context, e event.ToolCallEvent) (hook.Result, error) {
 	for _, call := range e.ToolCalls {
 		var in order
 		if call.Function.Name == "refund" && json.Unmarshal([]byte(call.Function.Arguments), &in) == nil && in.Euros > 100 {
-			respond(hook.Response{SenderType: event.CreatedBySystem, SenderID: "policy", Content: "More than 100 euros need a manager."})
+			return hook.Respond(hook.Response{SenderType: event.CreatedBySystem, SenderID: "policy", Content: "More than 100 euros need a manager."}), nil
 		}
 	}
-	return nil, nil
+	return hook.Pass(), nil
 })
 
 // routes are served beside the API, to those who may post messages to it.

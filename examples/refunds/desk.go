@@ -137,7 +137,7 @@ var sendMail = tool.MustFunc("send_mail", "Writes to a customer.", func(_ contex
 
 // once refuses a second refund of an order, and lets the other calls of a reply run.
 func (d *desk) once() hook.Hook {
-	return hook.OnToolCall("once", func(_ context.Context, c event.ToolCallEvent, _ hook.Respond) (event.Event, error) {
+	return hook.OnToolCall("once", func(_ context.Context, c event.ToolCallEvent) (hook.Result, error) {
 		paid := map[string]bool{}
 		for _, p := range d.payments() {
 			paid[p.Order] = true
@@ -152,7 +152,7 @@ func (d *desk) once() hook.Hook {
 			}
 			paid[in.ID] = true // two calls of one reply
 		}
-		return c, nil
+		return hook.Replace(c), nil
 	})
 }
 

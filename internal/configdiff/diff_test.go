@@ -18,8 +18,8 @@ import (
 
 // TestHooks: hooks are compared by what a file and a program say of them, and not by their functions.
 func TestHooks(t *testing.T) {
-	w := hook.InWorkflow("guard", "Guard", "guards")
-	f := hook.Hook{Name: "guard", Inline: func(hook.Context, event.Event, hook.Respond) (event.Event, error) { return nil, nil }}
+	w := hook.InWorkflow("guard", hook.Workflow{Type: "Guard", TaskQueue: "guards"})
+	f := hook.Hook{Name: "guard", Inline: func(hook.Context, event.Event) (hook.Result, error) { return hook.Pass(), nil }}
 	with := func(h hook.Hook, change func(*hook.Hook)) hook.Hook {
 		change(&h)
 		return h
@@ -30,7 +30,7 @@ func TestHooks(t *testing.T) {
 		before, after []hook.Hook
 		want          []Change
 	}{
-		"same":          {[]hook.Hook{w}, []hook.Hook{hook.InWorkflow("guard", "Guard", "guards")}, []Change{}},
+		"same":          {[]hook.Hook{w}, []hook.Hook{hook.InWorkflow("guard", hook.Workflow{Type: "Guard", TaskQueue: "guards"})}, []Change{}},
 		"same function": {[]hook.Hook{f}, []hook.Hook{f}, []Change{}},
 		"new":           {nil, []hook.Hook{w}, []Change{{Name: "guard", Changes: []string{"it is new"}}}},
 		"gone":          {[]hook.Hook{w}, nil, []Change{{Name: "guard", Changes: []string{"it is gone: the next events pass without it; " + inProgress}}}},

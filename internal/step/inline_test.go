@@ -17,22 +17,20 @@ func inlineSet(t *testing.T, change func(*hook.Hook), names ...string) *hook.Set
 	t.Helper()
 	var hooks []hook.Hook
 	for _, name := range names {
-		h := hook.Inline(name, func(c hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+		h := hook.Inline(name, func(c hook.Context, e event.Event) (hook.Result, error) {
 			m := e.(event.MessageEvent)
 			switch strings.TrimRight(c.Hook, "0123456789") {
 			case "fail":
-				return nil, errors.New(strings.Repeat("no ", 5000))
+				return hook.Result{}, errors.New(strings.Repeat("no ", 5000))
 			case "panic":
 				panic("oh")
 			case "respond":
-				respond(hook.Response{Content: c.Hook})
-				respond(hook.Response{Content: "again"})
-				return m, nil
+				return hook.Respond(hook.Response{Content: c.Hook}, hook.Response{Content: "again"}), nil
 			case "replace":
 				m.Message.Content += " " + c.Hook
-				return m, nil
+				return hook.Replace(m), nil
 			}
-			return nil, nil
+			return hook.Pass(), nil
 		})
 		if change != nil {
 			change(&h)

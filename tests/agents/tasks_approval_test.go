@@ -120,9 +120,9 @@ func TestTaskHooks(t *testing.T) {
 		})
 		t.Run("S0-30 "+kind+" what they make of the call is what runs", func(t *testing.T) {
 			id := w.Open()
-			d.Set(id, "first", check.OnCalls(func(c event.ToolCallEvent, _ hook.Respond) event.Event {
+			d.Set(id, "first", check.OnCalls(func(c event.ToolCallEvent) hook.Result {
 				c.ToolCalls[0].Function.Arguments = `{"job":"b"}`
-				return c
+				return hook.Replace(c)
 			}))
 			task := check.StartTask(t, w, id, check.Use("build", "a"))
 			require.JSONEq(t, `{"job":"b"}`, work.Of("b").Begins(t).Arguments)
@@ -132,13 +132,13 @@ func TestTaskHooks(t *testing.T) {
 		})
 		t.Run("S0-30 "+kind+" they see the event, and what they make of it is what the agent is shown", func(t *testing.T) {
 			id := w.Open()
-			d.Set(id, "first", func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+			d.Set(id, "first", func(_ context.Context, e event.Event) (hook.Result, error) {
 				env, ok := e.(event.EnvEvent)
 				if !ok {
-					return nil, nil
+					return hook.Pass(), nil
 				}
 				env.Payload = json.RawMessage(strings.ReplaceAll(string(env.Payload), "secret", "…"))
-				return env, nil
+				return hook.Replace(env), nil
 			})
 			task := check.StartTask(t, w, id, check.Use("build", "a"))
 			work.Of("a").Begins(t)
@@ -152,9 +152,8 @@ func TestTaskHooks(t *testing.T) {
 	w := open(t, d.Hook("first"))
 	t.Run("S0-30 one that answers in place of the call starts nothing", func(t *testing.T) {
 		id := w.Open()
-		d.Set(id, "first", check.OnCalls(func(_ event.ToolCallEvent, respond hook.Respond) event.Event {
-			respond(hook.Response{Content: "not today", SenderType: event.CreatedBySystem})
-			return nil
+		d.Set(id, "first", check.OnCalls(func(_ event.ToolCallEvent) hook.Result {
+			return hook.Respond(hook.Response{Content: "not today", SenderType: event.CreatedBySystem})
 		}))
 		require.Equal(t, "not today", check.Say(w, id, check.Use("build", "c")).Message.Content)
 		require.Empty(t, check.TasksOf(w, id))

@@ -190,16 +190,16 @@ func TestHooksOnSubAgents(t *testing.T) {
 	d := check.NewDesk()
 	guard, id := d.Hook("guard", event.TypeMessage, event.TypeToolCall), "guarded"
 	// The threads of sub-agents share one rule.
-	guard.Func = func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+	guard.Func = func(ctx context.Context, e event.Event) (hook.Result, error) {
 		c := hook.DepsOf(ctx).Context
 		if c.ThreadID != id {
 			c.ThreadID = "below"
 		}
 		d.Note(c, e)
 		if rule := d.Rule(c); rule != nil {
-			return rule(ctx, e, respond)
+			return rule(ctx, e)
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	}
 	w := d.Open(t, harness.Options{Agents: check.Team()}, []hook.Hook{guard})
 	require.NoError(t, w.Threads.Open(w.Ctx(), id, signals.Start{}, nil))
@@ -220,9 +220,8 @@ func TestHooksOnSubAgents(t *testing.T) {
 		require.Equal(t, "not now", results[len(results)-1].Content)
 	})
 	t.Run("a hook refuses the call", func(t *testing.T) {
-		d.Set(id, "guard", check.OnCalls(func(c event.ToolCallEvent, respond hook.Respond) event.Event {
-			respond(hook.Response{Content: "nobody is asked"})
-			return nil
+		d.Set(id, "guard", check.OnCalls(func(c event.ToolCallEvent) hook.Result {
+			return hook.Respond(hook.Response{Content: "nobody is asked"})
 		}))
 		out := check.Say(w, id, check.Asks("helper", "hello"))
 		require.Equal(t, "nobody is asked", out.Message.Content)
@@ -231,13 +230,13 @@ func TestHooksOnSubAgents(t *testing.T) {
 	})
 	t.Run("a hook changes what is asked", func(t *testing.T) {
 		d.Set("below", "guard", nil)
-		d.Set(id, "guard", check.OnCalls(func(c event.ToolCallEvent, _ hook.Respond) event.Event {
+		d.Set(id, "guard", check.OnCalls(func(c event.ToolCallEvent) hook.Result {
 			raw, err := json.Marshal(map[string]string{"agent": "helper", "message": "changed"})
 			if err != nil {
 				panic(err)
 			}
 			c.ToolCalls[0].Function.Arguments = string(raw)
-			return c
+			return hook.Replace(c)
 		}))
 		check.Say(w, id, check.Asks("helper", "hello"))
 		results := check.ResultsOf(w, id, "call-agent")

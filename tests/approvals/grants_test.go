@@ -187,16 +187,16 @@ func newBarrier() *barrier {
 
 // hook waits at calls whose arguments ask for it.
 func (b *barrier) hook() hook.Hook {
-	h := hook.OnToolCall("barrier", func(ctx context.Context, e event.ToolCallEvent, _ hook.Respond) (event.Event, error) {
+	h := hook.OnToolCall("barrier", func(ctx context.Context, e event.ToolCallEvent) (hook.Result, error) {
 		if !slices.ContainsFunc(e.ToolCalls, func(c event.ToolCall) bool { return strings.Contains(c.Function.Arguments, "barrier") }) {
-			return nil, nil
+			return hook.Pass(), nil
 		}
 		b.reached <- struct{}{}
 		select {
 		case <-b.open:
-			return nil, nil
+			return hook.Pass(), nil
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return hook.Result{}, ctx.Err()
 		}
 	})
 	h.Timeout = testenv.Patience

@@ -198,7 +198,7 @@ func TestTraceOfHooksAndTasks(t *testing.T) {
 	t.Parallel()
 	chore := check.NewSpy("chore", tool.Background())
 	w, spans := traced(t, harness.Options{Tools: []tool.Tool{chore}, Configure: func(c *threadmill.Config) {
-		c.Hooks = []hook.Hook{hook.OnMessage("guard", func(_ context.Context, m event.MessageEvent, _ hook.Respond) (event.Event, error) { return m, nil })}
+		c.Hooks = []hook.Hook{hook.OnMessage("guard", func(_ context.Context, m event.MessageEvent) (hook.Result, error) { return hook.Replace(m), nil })}
 	}}, nil)
 	id := w.Open()
 	request(t, w, asking, http.MethodPost, "/v1/threads/"+id+"/messages", map[string]any{"id": "e1", "sender": "ann", "content": "use chore {}"})

@@ -16,7 +16,7 @@ import (
 // TestFailureOfHookWorkflow: Temporal keeps the failure of the hook's own workflow, and threads keep it redacted.
 func TestFailureOfHookWorkflow(t *testing.T) {
 	w := newWorld(t, harness.Options{Configure: func(cfg *threadmill.Config) {
-		cfg.Hooks = []hook.Hook{hook.InWorkflow("broken", "broken-hook", "")}
+		cfg.Hooks = []hook.Hook{hook.InWorkflow("broken", hook.Workflow{Type: "broken-hook"})}
 		cfg.RegisterWith = func(r worker.Registry) {
 			r.RegisterWorkflowWithOptions(func(workflow.Context, hook.Request) (hook.Verdict, error) {
 				return hook.Verdict{}, errors.New("no way with " + bySignal)

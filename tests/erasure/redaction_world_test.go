@@ -97,19 +97,19 @@ func script(req llm.Request) string {
 }
 
 // answer is a hook that writes a number in each way that it has.
-func answer(_ context.Context, m event.MessageEvent, respond hook.Respond) (event.Event, error) {
+func answer(_ context.Context, m event.MessageEvent) (hook.Result, error) {
 	switch {
 	case strings.HasPrefix(m.Message.Content, "respond"):
-		respond(hook.Response{Content: "hooks know " + card, Metadata: map[string]any{"card": card}})
+		return hook.Respond(hook.Response{Content: "hooks know " + card, Metadata: map[string]any{"card": card}}), nil
 	case strings.HasPrefix(m.Message.Content, "replace"):
 		m.Message.Content = "replaced by " + card
-		return m, nil
+		return hook.Replace(m), nil
 	case strings.HasPrefix(m.Message.Content, "produce"):
-		return nil, hook.Produce(hook.Message(event.CreatedByUser, "hook", "produced "+card))
+		return hook.Produce(hook.Message(event.CreatedByUser, "hook", "produced "+card)), nil
 	case strings.HasPrefix(m.Message.Content, "break"):
-		return nil, errors.New("no way with " + card)
+		return hook.Result{}, errors.New("no way with " + card)
 	}
-	return nil, nil
+	return hook.Pass(), nil
 }
 
 func pay() tool.Tool {

@@ -50,20 +50,20 @@ func TestEventHooks(t *testing.T) {
 }
 
 // onEnv is a hook's rule for environment events.
-func onEnv(change func(e event.EnvEvent, respond hook.Respond) (event.Event, error)) hook.Func {
-	return func(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+func onEnv(change func(e event.EnvEvent) (hook.Result, error)) hook.Func {
+	return func(_ context.Context, e event.Event) (hook.Result, error) {
 		if env, ok := e.(event.EnvEvent); ok {
-			return change(env, respond)
+			return change(env)
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	}
 }
 
 func eventChanged(t *testing.T, w *harness.Harness, d *check.Desk, l *ledger, name string) {
 	thread := w.Open()
-	d.Set(thread, name, onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
+	d.Set(thread, name, onEnv(func(e event.EnvEvent) (hook.Result, error) {
 		e.Payload = json.RawMessage(`{"path":"a.go","token":"[redacted]"}`)
-		return e, nil
+		return hook.Replace(e), nil
 	}))
 	w.Provider.Reset()
 	e := check.Happened("file.changed", map[string]string{"path": "a.go", "token": "hush"})
@@ -86,9 +86,9 @@ func eventChanged(t *testing.T, w *harness.Harness, d *check.Desk, l *ledger, na
 // counting is a hook's rule that counts its calls for an event.
 func counting() hook.Func {
 	asked := atomic.Int64{}
-	return onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
+	return onEnv(func(e event.EnvEvent) (hook.Result, error) {
 		e.Payload = fmt.Appendf(nil, `{"asked":%d}`, asked.Add(1))
-		return e, nil
+		return hook.Replace(e), nil
 	})
 }
 
@@ -110,9 +110,9 @@ func eventChangedOnce(t *testing.T, w *harness.Harness, d *check.Desk, l *ledger
 
 func eventChangedHeld(t *testing.T, w *harness.Harness, d *check.Desk, l *ledger, name string) {
 	thread, e := w.Open(), check.Happened("slow.news", nil)
-	d.Set(thread, name, onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
+	d.Set(thread, name, onEnv(func(e event.EnvEvent) (hook.Result, error) {
 		e.Payload = json.RawMessage(`"changed"`)
-		return e, nil
+		return hook.Replace(e), nil
 	}))
 	require.Equal(t, signals.TurnHeld, check.Handle(w, thread, e).Status)
 	require.JSONEq(t, `"changed"`, string(awaitCalls(t, l, thread, 1)[0].event.Payload))
@@ -122,9 +122,9 @@ func eventChangedHeld(t *testing.T, w *harness.Harness, d *check.Desk, l *ledger
 
 func eventRetyped(t *testing.T, w *harness.Harness, d *check.Desk, l *ledger, name string) {
 	thread, e := w.Open(), check.Happened("file.changed", nil)
-	d.Set(thread, name, onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
+	d.Set(thread, name, onEnv(func(e event.EnvEvent) (hook.Result, error) {
 		e.Type = "moved.here"
-		return e, nil
+		return hook.Replace(e), nil
 	}))
 	require.Equal(t, signals.TurnCompleted, check.Handle(w, thread, e).Status)
 	require.Equal(t, []string{"moved"}, l.by(e.ID))
@@ -133,9 +133,8 @@ func eventRetyped(t *testing.T, w *harness.Harness, d *check.Desk, l *ledger, na
 
 func eventTaken(t *testing.T, w *harness.Harness, d *check.Desk, l *ledger, name string) {
 	thread, e := w.Open(), check.Happened("file.changed", nil)
-	d.Set(thread, name, onEnv(func(_ event.EnvEvent, respond hook.Respond) (event.Event, error) {
-		respond(hook.Response{Content: "Nobody needs to look at that."})
-		return nil, nil
+	d.Set(thread, name, onEnv(func(_ event.EnvEvent) (hook.Result, error) {
+		return hook.Respond(hook.Response{Content: "Nobody needs to look at that."}), nil
 	}))
 	calls := w.Provider.Calls()
 	require.Equal(t, signals.TurnCompleted, check.Handle(w, thread, e).Status)
@@ -146,8 +145,8 @@ func eventTaken(t *testing.T, w *harness.Harness, d *check.Desk, l *ledger, name
 
 func eventHookFails(t *testing.T, w *harness.Harness, d *check.Desk, l *ledger, name string) {
 	thread, e := w.Open(), check.Happened("file.changed", nil)
-	d.Set(thread, name, onEnv(func(event.EnvEvent, hook.Respond) (event.Event, error) {
-		return nil, errors.New("out of order")
+	d.Set(thread, name, onEnv(func(event.EnvEvent) (hook.Result, error) {
+		return hook.Result{}, errors.New("out of order")
 	}))
 	out := check.Handle(w, thread, e)
 	require.Equal(t, signals.TurnFailed, out.Status)
@@ -211,9 +210,9 @@ func TestEventProcessors(t *testing.T) {
 	t.Run("it sees what hooks have left of the event", func(t *testing.T) {
 		thread := w.Open()
 		clerk(thread)
-		d.Set(thread, "function", onEnv(func(e event.EnvEvent, _ hook.Respond) (event.Event, error) {
+		d.Set(thread, "function", onEnv(func(e event.EnvEvent) (hook.Result, error) {
 			e.Payload = json.RawMessage(`{"item":"ring"}`)
-			return e, nil
+			return hook.Replace(e), nil
 		}))
 		require.Equal(t, "The ring is on its way.", check.Handle(w, thread, order()).Message.Content)
 	})

@@ -149,7 +149,7 @@ func TestHooksGuide(t *testing.T) {
 		case strings.HasPrefix(block, `{"hook"`):
 			var in hook.Request
 			readWhole(t, block, &in)
-			e, err := event.Unmarshal(in.Event)
+			e, err := in.Decode()
 			require.NoError(t, err, block)
 			require.Equal(t, harness.JSON(t, in.Event), harness.JSON(t, e))
 			seen[e.EventType()] = e

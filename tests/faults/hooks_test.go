@@ -53,30 +53,30 @@ func guarded(w killing.Worker, c *threadmill.Config) error {
 }
 
 // guard rejects events on request, and hides secrets.
-func (g guards) guard(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+func (g guards) guard(ctx context.Context, e event.Event) (hook.Result, error) {
 	if err := g.Tell(ctx, "guard", hook.DepsOf(ctx).Context.Key()); err != nil {
-		return nil, err
+		return hook.Result{}, err
 	}
 	m, ok := e.(event.MessageEvent)
 	switch {
 	case ok && strings.HasPrefix(m.Message.Content, "refuse"):
-		respond(hook.Response{Content: "refused", SenderType: event.CreatedBySystem, SenderID: "guard"})
+		return hook.Respond(hook.Response{Content: "refused", SenderType: event.CreatedBySystem, SenderID: "guard"}), nil
 	case ok && strings.Contains(m.Message.Content, "secret"):
 		// Assembled here, so that no other data of the process contains the text.
 		m.Message.Content = strings.ReplaceAll(m.Message.Content, "secret", strings.Repeat("hidden", 2))
-		return m, nil
+		return hook.Replace(m), nil
 	}
-	return nil, nil
+	return hook.Pass(), nil
 }
 
 // seal marks the results of tools.
-func (g guards) seal(ctx context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+func (g guards) seal(ctx context.Context, e event.Event) (hook.Result, error) {
 	m, ok := e.(event.MessageEvent)
 	if !ok {
-		return nil, nil
+		return hook.Pass(), nil
 	}
 	m.Message.Content += " (sealed)"
-	return m, g.Tell(ctx, "seal", hook.DepsOf(ctx).Context.Key())
+	return hook.Replace(m), g.Tell(ctx, "seal", hook.DepsOf(ctx).Context.Key())
 }
 
 // hookKey is the key of a worker's hook in reports on an event.

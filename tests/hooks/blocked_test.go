@@ -93,31 +93,30 @@ func TestBlockedStaysBlocked(t *testing.T) {
 		}
 		worlds[name] = d.Open(t, harness.Options{Tools: []tool.Tool{leaks}, Configure: titled}, []hook.Hook{h}, d.Processor("desk", event.TypeMessage))
 	}
-	on := func(by event.CreatedBy, decide func(m event.MessageEvent, respond hook.Respond) (event.Event, error)) hook.Func {
-		return func(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+	on := func(by event.CreatedBy, decide func(m event.MessageEvent) (hook.Result, error)) hook.Func {
+		return func(_ context.Context, e event.Event) (hook.Result, error) {
 			if m, ok := e.(event.MessageEvent); ok && m.CreatedBy == by && strings.Contains(m.Message.Content, secret) {
-				return decide(m, respond)
+				return decide(m)
 			}
-			return nil, nil
+			return hook.Pass(), nil
 		}
 	}
-	respond := func(_ event.MessageEvent, respond hook.Respond) (event.Event, error) {
-		respond(hook.Response{Content: "let us talk of trams", SenderType: event.CreatedBySystem})
-		return nil, nil
+	respond := func(_ event.MessageEvent) (hook.Result, error) {
+		return hook.Respond(hook.Response{Content: "let us talk of trams", SenderType: event.CreatedBySystem}), nil
 	}
-	replace := func(m event.MessageEvent, _ hook.Respond) (event.Event, error) {
+	replace := func(m event.MessageEvent) (hook.Result, error) {
 		m.Message.Content = "let us talk of trams"
-		return m, nil
+		return hook.Replace(m), nil
 	}
-	drop := func(event.MessageEvent, hook.Respond) (event.Event, error) { return nil, hook.Drop() }
-	fail := func(event.MessageEvent, hook.Respond) (event.Event, error) { return nil, errors.New("no") }
-	produce := func(event.MessageEvent, hook.Respond) (event.Event, error) {
-		return nil, hook.Produce(hook.Message(event.CreatedByUser, "desk", "let us talk of trams"))
+	drop := func(event.MessageEvent) (hook.Result, error) { return hook.Drop(), nil }
+	fail := func(event.MessageEvent) (hook.Result, error) { return hook.Result{}, errors.New("no") }
+	produce := func(event.MessageEvent) (hook.Result, error) {
+		return hook.Produce(hook.Message(event.CreatedByUser, "desk", "let us talk of trams")), nil
 	}
-	custom := func(m event.MessageEvent, _ hook.Respond) (event.Event, error) {
-		return event.CustomEvent{Type: "kept.quiet", ThreadID: m.ThreadID, Payload: json.RawMessage(`1`)}, nil
+	custom := func(m event.MessageEvent) (hook.Result, error) {
+		return hook.Replace(event.CustomEvent{Type: "kept.quiet", ThreadID: m.ThreadID, Payload: json.RawMessage(`1`)}), nil
 	}
-	decisions := map[string]func(event.MessageEvent, hook.Respond) (event.Event, error){
+	decisions := map[string]func(event.MessageEvent) (hook.Result, error){
 		"respond": respond, "replace": replace, "drop": drop, "fail": fail, "produce": produce, "another type": custom,
 	}
 	says := map[event.CreatedBy]string{event.CreatedByUser: "the word is " + secret, event.CreatedByTool: "use leaks {}"}
@@ -155,11 +154,11 @@ func TestBlockedStaysBlocked(t *testing.T) {
 					continue
 				}
 				id := w.Open("assistant")
-				d.Set(id, "guard", func(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+				d.Set(id, "guard", func(_ context.Context, e event.Event) (hook.Result, error) {
 					if m, ok := e.(event.MessageEvent); ok && m.CreatedBy == event.CreatedByAgent && m.Message.Content == "1 2 3" {
-						return decide(m, respond)
+						return decide(m)
 					}
-					return nil, nil
+					return hook.Pass(), nil
 				})
 				check.Turn(w, id, check.Message(id, "e1", "count 3"))
 				d.Set(id, "guard", nil)
@@ -208,29 +207,28 @@ func TestBlockedStaysBlocked(t *testing.T) {
 		}
 	})
 	t.Run("calls that are answered or edited", func(t *testing.T) {
-		for name, decide := range map[string]func(event.ToolCallEvent, hook.Respond) (event.Event, error){
-			"answered": func(_ event.ToolCallEvent, respond hook.Respond) (event.Event, error) {
-				respond(hook.Response{Content: "no tools"})
-				return nil, nil
+		for name, decide := range map[string]func(event.ToolCallEvent) (hook.Result, error){
+			"answered": func(_ event.ToolCallEvent) (hook.Result, error) {
+				return hook.Respond(hook.Response{Content: "no tools"}), nil
 			},
-			"dropped": func(event.ToolCallEvent, hook.Respond) (event.Event, error) { return nil, hook.Drop() },
-			"failed":  func(event.ToolCallEvent, hook.Respond) (event.Event, error) { return nil, errors.New("no") },
-			"edited": func(c event.ToolCallEvent, _ hook.Respond) (event.Event, error) {
+			"dropped": func(event.ToolCallEvent) (hook.Result, error) { return hook.Drop(), nil },
+			"failed":  func(event.ToolCallEvent) (hook.Result, error) { return hook.Result{}, errors.New("no") },
+			"edited": func(c event.ToolCallEvent) (hook.Result, error) {
 				c.ToolCalls[0].Function.Arguments = `{"text":"edited"}`
-				return c, nil
+				return hook.Replace(c), nil
 			},
-			"taken out": func(c event.ToolCallEvent, _ hook.Respond) (event.Event, error) {
+			"taken out": func(c event.ToolCallEvent) (hook.Result, error) {
 				c.ToolCalls = nil
-				return c, nil
+				return hook.Replace(c), nil
 			},
 		} {
 			for _, w := range worlds {
 				id := w.Open("assistant")
-				d.Set(id, "guard", func(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+				d.Set(id, "guard", func(_ context.Context, e event.Event) (hook.Result, error) {
 					if c, ok := e.(event.ToolCallEvent); ok {
-						return decide(c, respond)
+						return decide(c)
 					}
-					return nil, nil
+					return hook.Pass(), nil
 				})
 				check.Turn(w, id, check.Message(id, "e1", `use note {"text":"`+secret+`"}`))
 				d.Set(id, "guard", nil)

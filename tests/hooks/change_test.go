@@ -49,10 +49,10 @@ func TestHooksChangeEvents(t *testing.T) {
 	})
 	t.Run("S0-14 a message becomes a tool call", func(t *testing.T) {
 		id := w.Open("assistant")
-		d.Set(id, "first", check.OnMessage(event.CreatedByUser, func(_ event.MessageEvent, _ hook.Respond) event.Event {
-			return event.ToolCallEvent{ThreadID: id, AgentName: "assistant", ToolCalls: []event.ToolCall{
+		d.Set(id, "first", check.OnMessage(event.CreatedByUser, func(_ event.MessageEvent) hook.Result {
+			return hook.Replace(event.ToolCallEvent{ThreadID: id, AgentName: "assistant", ToolCalls: []event.ToolCall{
 				{ID: "mine", Function: event.Function{Name: "note", Arguments: `{"text":"instead"}`}},
-			}}
+			}})
 		}))
 		before := w.Provider.Calls()
 		out := check.Say(w, id, "remember this")
@@ -70,10 +70,10 @@ func TestHooksChangeEvents(t *testing.T) {
 	})
 	t.Run("S0-14 a tool call becomes a message", func(t *testing.T) {
 		id, ran := w.Open("assistant"), len(spied.Seen())
-		d.Set(id, "first", check.OnCalls(func(_ event.ToolCallEvent, _ hook.Respond) event.Event {
-			return event.MessageEvent{CreatedBy: event.CreatedByUser, ThreadID: id, Message: event.NewMessage{
+		d.Set(id, "first", check.OnCalls(func(_ event.ToolCallEvent) hook.Result {
+			return hook.Replace(event.MessageEvent{CreatedBy: event.CreatedByUser, ThreadID: id, Message: event.NewMessage{
 				ThreadID: id, SenderID: "guard", SenderType: event.CreatedByUser, Content: "forget the tool",
-			}}
+			}})
 		}))
 		before := w.Provider.Calls()
 		out := check.Say(w, id, "use spied {}")
@@ -86,13 +86,13 @@ func TestHooksChangeEvents(t *testing.T) {
 	})
 	t.Run("S0-14 a custom event becomes a message", func(t *testing.T) {
 		id := w.Open("assistant")
-		d.Set(id, "first", func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+		d.Set(id, "first", func(_ context.Context, e event.Event) (hook.Result, error) {
 			if _, ok := e.(event.CustomEvent); !ok {
-				return nil, nil
+				return hook.Pass(), nil
 			}
-			return event.MessageEvent{CreatedBy: event.CreatedByUser, ThreadID: id, Message: event.NewMessage{
+			return hook.Replace(event.MessageEvent{CreatedBy: event.CreatedByUser, ThreadID: id, Message: event.NewMessage{
 				ThreadID: id, SenderID: "cron", SenderType: event.CreatedByUser, Content: "it is noon",
-			}}, nil
+			}}), nil
 		})
 		out := check.Turn(w, id, check.Custom("c1", "clock.struck", 12))
 		require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
@@ -130,11 +130,11 @@ func hooksRewrite(t *testing.T, d *check.Desk, w *harness.Harness, by string) {
 
 func hooksEditCalls(t *testing.T, d *check.Desk, w *harness.Harness, spied *check.Spy, by string) {
 	id, ran := w.Open("assistant"), len(spied.Seen())
-	d.Set(id, by, check.OnCalls(func(c event.ToolCallEvent, _ hook.Respond) event.Event {
+	d.Set(id, by, check.OnCalls(func(c event.ToolCallEvent) hook.Result {
 		assert.Len(t, c.ToolCalls, 3)
 		c.ToolCalls[0].Function.Arguments = `{"n":"edited"}`
 		c.ToolCalls = []event.ToolCall{c.ToolCalls[2], c.ToolCalls[0]}
-		return c
+		return hook.Replace(c)
 	}))
 	require.Equal(t, signals.TurnCompleted, check.Say(w, id, "use spied {\"n\":1}\nuse spied {\"n\":2}\nuse note {\"text\":\"x\"}").Status)
 	require.Equal(t, `{"n":"edited"}`, check.Only(t, spied.Seen()[ran:]).Arguments, "one ran, with these arguments; one never did")
@@ -166,9 +166,9 @@ func hooksEditCalls(t *testing.T, d *check.Desk, w *harness.Harness, spied *chec
 
 func hooksEditAsked(t *testing.T, d *check.Desk, w *harness.Harness, by string) {
 	edit := func(to string) hook.Func {
-		return check.OnCalls(func(c event.ToolCallEvent, _ hook.Respond) event.Event {
+		return check.OnCalls(func(c event.ToolCallEvent) hook.Result {
 			c.ToolCalls[0].Function.Arguments = to
-			return c
+			return hook.Replace(c)
 		})
 	}
 	id := w.Open("assistant")
@@ -200,11 +200,11 @@ func hooksEditAsked(t *testing.T, d *check.Desk, w *harness.Harness, by string) 
 
 func hooksCustomInstead(t *testing.T, d *check.Desk, w *harness.Harness, what, says string) {
 	id := w.Open("assistant")
-	d.Set(id, "first", func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+	d.Set(id, "first", func(_ context.Context, e event.Event) (hook.Result, error) {
 		if (check.Entry{Event: e}).What() != what {
-			return nil, nil
+			return hook.Pass(), nil
 		}
-		return event.CustomEvent{Type: "ticket.opened", ThreadID: id, Payload: json.RawMessage(`{"n":7}`)}, nil
+		return hook.Replace(event.CustomEvent{Type: "ticket.opened", ThreadID: id, Payload: json.RawMessage(`{"n":7}`)}), nil
 	})
 	var payloads []string
 	d.Make(id, "tickets", func(_ context.Context, e event.Event, _ hook.Deps) ([]hook.Produced, error) {
@@ -228,14 +228,14 @@ func hooksCustomInstead(t *testing.T, d *check.Desk, w *harness.Harness, what, s
 
 func hooksModelCall(t *testing.T, d *check.Desk, w *harness.Harness) {
 	id := w.Open("assistant")
-	d.Set(id, "models", func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+	d.Set(id, "models", func(_ context.Context, e event.Event) (hook.Result, error) {
 		call := e.(event.LLMCallEvent)
 		assert.Empty(t, call.Instructions)
 		if call.Step == 1 {
 			call.Instructions, call.Model = "Be brief.", "openai/other"
-			return call, nil
+			return hook.Replace(call), nil
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	})
 	before := w.Provider.Calls()
 	require.Equal(t, signals.TurnCompleted, check.Say(w, id, "use note {}").Status)
@@ -250,9 +250,8 @@ func hooksModelCall(t *testing.T, d *check.Desk, w *harness.Harness) {
 	record := harness.Payload[event.LLMCall](w, check.OfType(w, id, event.TypeLLMCall)[0])
 	require.Equal(t, "openai/other", record.Model)
 
-	d.Set(id, "models", func(_ context.Context, _ event.Event, respond hook.Respond) (event.Event, error) {
-		respond(hook.Response{Content: "I am resting."})
-		return nil, nil
+	d.Set(id, "models", func(_ context.Context, _ event.Event) (hook.Result, error) {
+		return hook.Respond(hook.Response{Content: "I am resting."}), nil
 	})
 	before = w.Provider.Calls()
 	out := check.Say(w, id, "hello")
@@ -272,11 +271,11 @@ func hooksSteered(t *testing.T, d *check.Desk, w *harness.Harness) {
 		_, err := w.Threads.Post(w.Ctx(), id, p)
 		require.NoError(t, err)
 	}
-	d.Set(id, "second", check.OnMessage(event.CreatedByUser, func(m event.MessageEvent, respond hook.Respond) event.Event {
+	d.Set(id, "second", check.OnMessage(event.CreatedByUser, func(m event.MessageEvent) hook.Result {
 		if m.Message.Content == "stop" {
-			respond(hook.Response{Content: "I do not stop.", SenderType: event.CreatedBySystem})
+			return hook.Respond(hook.Response{Content: "I do not stop.", SenderType: event.CreatedBySystem})
 		}
-		return nil
+		return hook.Pass()
 	}))
 	slow.Release()
 	require.Equal(t, signals.TurnCompleted, check.Wholly(w, id, check.Await(t, w, id, e)).Status)

@@ -23,20 +23,20 @@ var verdicts = map[string]struct {
 	passes bool
 	status signals.TurnStatus
 }{
-	"pass":    {func(context.Context, event.Event, hook.Respond) (event.Event, error) { return nil, nil }, true, signals.TurnCompleted},
+	"pass":    {func(context.Context, event.Event) (hook.Result, error) { return hook.Pass(), nil }, true, signals.TurnCompleted},
 	"replace": {check.Saying(event.CreatedByUser, "stop", "please stop"), true, signals.TurnCompleted},
-	"drop": {func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+	"drop": {func(_ context.Context, e event.Event) (hook.Result, error) {
 		if (check.Entry{Event: e}).What() == "message user" {
-			return nil, hook.Drop()
+			return hook.Drop(), nil
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	}, false, signals.TurnUnanswered},
 	"respond": {check.Responding(event.CreatedByUser, hook.Response{Content: "no", SenderType: event.CreatedBySystem}), false, signals.TurnCompleted},
-	"fail": {func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+	"fail": {func(_ context.Context, e event.Event) (hook.Result, error) {
 		if (check.Entry{Event: e}).What() == "message user" {
-			return nil, errors.New("no way")
+			return hook.Result{}, errors.New("no way")
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	}, false, signals.TurnFailed},
 }
 

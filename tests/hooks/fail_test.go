@@ -18,30 +18,30 @@ import (
 )
 
 // panics panics on messages of people.
-var panics = check.OnMessage(event.CreatedByUser, func(event.MessageEvent, hook.Respond) event.Event { panic("at the disco") })
+var panics = check.OnMessage(event.CreatedByUser, func(event.MessageEvent) hook.Result { panic("at the disco") })
 
 // invalidAnswers are results that hooks must not return, and their errors.
 var invalidAnswers = map[string]struct {
 	rule    hook.Func
 	problem string
 }{
-	"another thread's message": {check.OnMessage(event.CreatedByUser, func(m event.MessageEvent, _ hook.Respond) event.Event {
+	"another thread's message": {check.OnMessage(event.CreatedByUser, func(m event.MessageEvent) hook.Result {
 		m.ThreadID = "elsewhere"
-		return m
+		return hook.Replace(m)
 	}), "threadId"},
-	"a message without content": {check.OnMessage(event.CreatedByUser, func(m event.MessageEvent, _ hook.Respond) event.Event {
+	"a message without content": {check.OnMessage(event.CreatedByUser, func(m event.MessageEvent) hook.Result {
 		m.Message.Content = ""
-		return m
+		return hook.Replace(m)
 	}), "content: is required"},
-	"a model call for a message": {check.OnMessage(event.CreatedByUser, func(m event.MessageEvent, _ hook.Respond) event.Event {
-		return event.LLMCallEvent{ThreadID: m.ThreadID, AgentName: "assistant"}
+	"a model call for a message": {check.OnMessage(event.CreatedByUser, func(m event.MessageEvent) hook.Result {
+		return hook.Replace(event.LLMCallEvent{ThreadID: m.ThreadID, AgentName: "assistant"})
 	}), "cannot become an llm_call"},
-	"a type of the thread's own": {check.OnMessage(event.CreatedByUser, func(m event.MessageEvent, _ hook.Respond) event.Event {
-		return event.CustomEvent{Type: event.TypeFinal, ThreadID: m.ThreadID}
+	"a type of the thread's own": {check.OnMessage(event.CreatedByUser, func(m event.MessageEvent) hook.Result {
+		return hook.Replace(event.CustomEvent{Type: event.TypeFinal, ThreadID: m.ThreadID})
 	}), "is not a custom type"},
-	"too much": {check.OnMessage(event.CreatedByUser, func(m event.MessageEvent, _ hook.Respond) event.Event {
+	"too much": {check.OnMessage(event.CreatedByUser, func(m event.MessageEvent) hook.Result {
 		m.Message.Content = strings.Repeat("x", hook.MaxEvent)
-		return m
+		return hook.Replace(m)
 	}), "at most 262144"},
 	"an empty response": {check.Responding(event.CreatedByUser, hook.Response{}), "responses[0].content: is required"},
 	"a response at no known time": {
@@ -50,27 +50,27 @@ var invalidAnswers = map[string]struct {
 	"a response from nobody known": {
 		check.Responding(event.CreatedByUser, hook.Response{Content: "x", SenderType: "ghost"}), `senderType: "ghost"`,
 	},
-	"a call that the model did not make": {check.OnCalls(func(c event.ToolCallEvent, _ hook.Respond) event.Event {
+	"a call that the model did not make": {check.OnCalls(func(c event.ToolCallEvent) hook.Result {
 		c.ToolCalls = append(c.ToolCalls, event.ToolCall{ID: "mine", Function: event.Function{Name: "spied", Arguments: "{}"}})
-		return c
+		return hook.Replace(c)
 	}), "is not one of the event's calls"},
-	"a call of another tool": {check.OnCalls(func(c event.ToolCallEvent, _ hook.Respond) event.Event {
+	"a call of another tool": {check.OnCalls(func(c event.ToolCallEvent) hook.Result {
 		c.ToolCalls[0].Function.Name = "note"
-		return c
+		return hook.Replace(c)
 	}), "cannot be changed"},
-	"another agent's calls": {check.OnCalls(func(c event.ToolCallEvent, _ hook.Respond) event.Event {
+	"another agent's calls": {check.OnCalls(func(c event.ToolCallEvent) hook.Result {
 		c.AgentName = "bob"
-		return c
+		return hook.Replace(c)
 	}), "agentName"},
 }
 
 // failsOn fails on events of one kind.
 func failsOn(what string) hook.Func {
-	return func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+	return func(_ context.Context, e event.Event) (hook.Result, error) {
 		if (check.Entry{Event: e}).What() == what {
-			return nil, errors.New("no way")
+			return hook.Result{}, errors.New("no way")
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	}
 }
 
@@ -234,9 +234,9 @@ func hooksFailClosed(t *testing.T, d *check.Desk, w *harness.Harness, spied *che
 	require.Equal(t, signals.TurnUnanswered, check.Turn(w, id, check.Custom("e2", "thread.lives", 1)).Status)
 	require.Equal(t, it, check.FailedEvent(w, id, "e1"))
 	seen := 0
-	d.Set(id, name, func(context.Context, event.Event, hook.Respond) (event.Event, error) {
+	d.Set(id, name, func(context.Context, event.Event) (hook.Result, error) {
 		seen++
-		return nil, nil
+		return hook.Pass(), nil
 	})
 	retried, err := w.Threads.Retry(w.Ctx(), id, "e1", "ann")
 	require.NoError(t, err)
@@ -310,11 +310,11 @@ func hooksTriedAgain(t *testing.T, d *check.Desk, w *harness.Harness) {
 }
 
 func onMessageErr(by event.CreatedBy, rule func(event.MessageEvent) error) hook.Func {
-	return func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+	return func(_ context.Context, e event.Event) (hook.Result, error) {
 		if m, ok := e.(event.MessageEvent); ok && m.CreatedBy == by {
-			return nil, rule(m)
+			return hook.Pass(), rule(m)
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	}
 }
 

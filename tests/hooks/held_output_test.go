@@ -99,11 +99,11 @@ func TestHeldOutput(t *testing.T) {
 		})
 		t.Run("S0-15 what "+name+" answers itself is never shown", func(t *testing.T) {
 			id := w.Open(agent)
-			d.Set(id, name, check.OnMessage(event.CreatedByAgent, func(m event.MessageEvent, respond hook.Respond) event.Event {
+			d.Set(id, name, check.OnMessage(event.CreatedByAgent, func(m event.MessageEvent) hook.Result {
 				if m.Message.Content == heldSecret {
-					respond(hook.Response{Content: "I would rather not say."})
+					return hook.Respond(hook.Response{Content: "I would rather not say."})
 				}
-				return nil
+				return hook.Pass()
 			}))
 			view := check.Watch(t, w, id, "")
 			require.Equal(t, "I would rather not say.", check.Say(w, id, heldSays).Message.Content)

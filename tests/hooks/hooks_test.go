@@ -60,7 +60,7 @@ func hooksPass(t *testing.T, d *check.Desk, w, inline, bare *harness.Harness) {
 	check.Say(bare, plain, says)
 	require.Empty(t, check.OfType(bare, plain, event.TypeHook), "without hooks there are no decisions")
 	// A hook may change its own copy of the event.
-	spoil := func(_ context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+	spoil := func(_ context.Context, e event.Event) (hook.Result, error) {
 		switch e := e.(type) {
 		case event.MessageEvent:
 			e.Message.Content = "spoiled"
@@ -70,7 +70,7 @@ func hooksPass(t *testing.T, d *check.Desk, w, inline, bare *harness.Harness) {
 		case event.ToolCallEvent:
 			e.ToolCalls[0].Function.Arguments = `{"n":2}`
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	}
 	passes := func(w *harness.Harness, rules ...string) string {
 		id, before := w.Open("assistant"), w.Provider.Calls()
@@ -154,16 +154,16 @@ func hooksBetween(t *testing.T, d *check.Desk, w *harness.Harness, spied *check.
 	id := w.Open("assistant")
 	before, ran := w.Provider.Calls(), len(spied.Seen())
 	halts := map[string]*check.Halt{}
-	var readable hook.Func = func(ctx context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+	var readable hook.Func = func(ctx context.Context, e event.Event) (hook.Result, error) {
 		deps := hook.DepsOf(ctx)
 		found, err := deps.Store.RecordsByID(ctx, deps.Context.EventID)
 		if err != nil {
-			return nil, err
+			return hook.Result{}, err
 		}
 		if assert.Len(t, found, 1, "the record of %s", e.EventType()) && e.EventType() == event.TypeMessage {
 			messages, err := deps.Store.Messages(ctx, 0)
 			if err != nil {
-				return nil, err
+				return hook.Result{}, err
 			}
 			// Not always the last: the result of another call may be stored after it.
 			ids := make([]string, len(messages))
@@ -172,7 +172,7 @@ func hooksBetween(t *testing.T, d *check.Desk, w *harness.Harness, spied *check.
 			}
 			assert.Contains(t, ids, deps.Context.EventID)
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	}
 	rule := readable
 	for _, what := range []string{"message user", "message agent", "tool_call", "message tool"} {
@@ -221,17 +221,9 @@ func hooksBetween(t *testing.T, d *check.Desk, w *harness.Harness, spied *check.
 
 func hooksBeforeResponses(t *testing.T, d *check.Desk, w *harness.Harness) {
 	id, gone := w.Open("assistant"), check.NewHalt()
-	said := make(chan struct{})
-	d.Set(id, "first", func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
-		if m, ok := e.(event.MessageEvent); !ok || m.CreatedBy != event.CreatedByUser {
-			return nil, nil
-		}
-		respond(hook.Response{Content: "no", SenderType: event.CreatedBySystem, EnqueueAfter: hook.EnqueueImmediately})
-		close(said)
-		return gone.Before("message user", nil)(ctx, e, respond)
-	})
+	no := hook.Response{Content: "no", SenderType: event.CreatedBySystem, EnqueueAfter: hook.EnqueueImmediately}
+	d.Set(id, "first", gone.Before("message user", check.Responding(event.CreatedByUser, no)))
 	e := w.Post(id, "hello")
-	<-said
 	<-gone.Reached
 	q, err := w.Threads.Queue(w.Ctx(), id)
 	require.NoError(t, err)

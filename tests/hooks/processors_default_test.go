@@ -68,9 +68,9 @@ func TestToolsReplaced(t *testing.T) {
 	w := d.Open(t, harness.Options{Tools: []tool.Tool{spied}}, []hook.Hook{d.Hook("first")}, p)
 	for name, rule := range map[string]hook.Func{
 		"as they are": nil,
-		"that a hook has changed": check.OnCalls(func(c event.ToolCallEvent, _ hook.Respond) event.Event {
+		"that a hook has changed": check.OnCalls(func(c event.ToolCallEvent) hook.Result {
 			c.ToolCalls[0].Function.Arguments = `{"n":2}`
-			return c
+			return hook.Replace(c)
 		}),
 	} {
 		t.Run("S2-34 calls "+name, func(t *testing.T) {
@@ -130,7 +130,7 @@ func TestOneMechanism(t *testing.T) {
 	t.Parallel()
 	d := check.NewDesk()
 	w := d.Open(t, harness.Options{Configure: func(c *threadmill.Config) {
-		person := hook.InWorkflow("person", waitForPerson, "")
+		person := hook.InWorkflow("person", hook.Workflow{Type: waitForPerson})
 		person.Filter.Types = []string{"message"}
 		person.Filter.CreatedBy = []event.CreatedBy{event.CreatedByUser}
 		person.Filter.Namespaces = []string{c.Namespace}

@@ -80,12 +80,12 @@ func TestStaleSteps(t *testing.T) {
 	asked, letGo := make(chan hook.Context, 100), make(chan struct{})
 	defer close(letGo)
 	var lost atomic.Bool
-	slow := hook.OnEvent("slow", func(ctx context.Context, _ event.Event, _ hook.Respond) (event.Event, error) {
+	slow := hook.OnEvent("slow", func(ctx context.Context, _ event.Event) (hook.Result, error) {
 		asked <- hook.DepsOf(ctx).Context
 		if !lost.Load() {
 			<-letGo
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	})
 	slow.Filter.CreatedBy, slow.Timeout = []event.CreatedBy{event.CreatedByUser}, time.Hour
 	var base threadmill.Config

@@ -180,18 +180,18 @@ func queueOrder(t *testing.T, d *check.Desk, w *harness.Harness) {
 
 	var mu sync.Mutex
 	var now []string
-	d.Set(id, "first", func(ctx context.Context, e event.Event, _ hook.Respond) (event.Event, error) {
+	d.Set(id, "first", func(ctx context.Context, e event.Event) (hook.Result, error) {
 		mu.Lock()
 		defer mu.Unlock()
 		deps := hook.DepsOf(ctx)
 		q, err := w.Threads.Queue(ctx, id)
 		if err != nil || !assert.NotNil(t, q.Processing) {
-			return nil, err
+			return hook.Result{}, err
 		}
 		if deps.Context.Agent != "" {
 			// An agent's reply belongs to the event that it answers.
 			assert.Equal(t, deps.Context.ParentEventID, q.Processing.ID)
-			return nil, nil
+			return hook.Pass(), nil
 		}
 		now = append(now, deps.Context.EventID)
 		assert.Equal(t, deps.Context.EventID, q.Processing.ID, "the one that is processed is the one that is hooked")
@@ -199,7 +199,7 @@ func queueOrder(t *testing.T, d *check.Desk, w *harness.Harness) {
 		for _, it := range q.Items {
 			assert.Equal(t, event.ItemPending, it.Status)
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	})
 	release()
 	require.Eventually(t, func() bool {

@@ -3,6 +3,7 @@ package hooks
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -62,12 +63,11 @@ func TestRespond(t *testing.T) {
 		t.Run("S0-20 several times, by "+name, func(t *testing.T) { respondOften(t, d, w, name) })
 		t.Run("for ever, by "+name, func(t *testing.T) { respondForEver(t, d, w, name) })
 	}
-	t.Run("S0-17 and an event that is returned as well does not count", func(t *testing.T) {
+	t.Run("S0-17 and a change of the event does not count", func(t *testing.T) {
 		id, calls := w.Open("assistant"), w.Provider.Calls()
-		d.Set(id, "first", check.OnMessage(event.CreatedByUser, func(m event.MessageEvent, respond hook.Respond) event.Event {
-			respond(hook.Response{Content: "no comment"})
+		d.Set(id, "first", check.OnMessage(event.CreatedByUser, func(m event.MessageEvent) hook.Result {
 			m.Message.Content = "something else"
-			return m
+			return hook.Respond(hook.Response{Content: "no comment"})
 		}))
 		check.Turn(w, id, check.Message(id, "e1", "hello"))
 		require.Equal(t, calls, w.Provider.Calls())
@@ -80,19 +80,6 @@ func TestRespond(t *testing.T) {
 		d.Set(id, "first", nil)
 		requireBlocked(w, id, []string{"hello", "something else"}, "no comment")
 	})
-	t.Run("S0-24 S0-07 only while the hook runs", func(t *testing.T) {
-		id := w.Open("assistant")
-		var late hook.Respond
-		d.Set(id, "first", check.OnMessage(event.CreatedByUser, func(_ event.MessageEvent, respond hook.Respond) event.Event {
-			late = respond
-			return nil
-		}))
-		require.Equal(t, "hello", check.Say(w, id, "hello").Message.Content)
-		late(hook.Response{Content: "too late"})
-		check.Say(w, id, "go on")
-		require.NotContains(t, w.Transcript(id), "too late")
-		requireBlocked(w, id, []string{"too late"}, "hello", "go on")
-	})
 	for _, tt := range speakers {
 		t.Run("S0-18 S0-07 "+tt.name, func(t *testing.T) { respondFrom(t, d, w, tt) })
 	}
@@ -100,11 +87,11 @@ func TestRespond(t *testing.T) {
 	t.Run("S0-21 before or after the tools", func(t *testing.T) { respondWhen(t, d, w, slow) })
 	t.Run("S0-15 to what an agent says", func(t *testing.T) {
 		id := w.Open("assistant", "bob")
-		d.Set(id, "first", check.OnMessage(event.CreatedByAgent, func(m event.MessageEvent, respond hook.Respond) event.Event {
+		d.Set(id, "first", check.OnMessage(event.CreatedByAgent, func(m event.MessageEvent) hook.Result {
 			if m.Message.SenderID == "assistant" && m.Message.Content != "never mind" {
-				respond(hook.Response{Content: "never mind"})
+				return hook.Respond(hook.Response{Content: "never mind"})
 			}
-			return nil
+			return hook.Pass()
 		}))
 		calls := w.Provider.Calls()
 		// Unchanged, bob would answer it.
@@ -114,12 +101,8 @@ func TestRespond(t *testing.T) {
 	})
 	t.Run("a thousand times", func(t *testing.T) {
 		id := w.Open("assistant")
-		d.Set(id, "first", check.OnMessage(event.CreatedByUser, func(_ event.MessageEvent, respond hook.Respond) event.Event {
-			for range 101 {
-				respond(hook.Response{Content: "flood", SenderType: event.CreatedBySystem})
-			}
-			return nil
-		}))
+		flood := slices.Repeat([]hook.Response{{Content: "flood", SenderType: event.CreatedBySystem}}, 101)
+		d.Set(id, "first", check.Responding(event.CreatedByUser, flood...))
 		out := check.Turn(w, id, check.Message(id, "e1", "hello"))
 		require.Equal(t, signals.TurnFailed, out.Status)
 		require.Contains(t, out.Error, "the limit is 100")
@@ -158,9 +141,8 @@ func respondToMessage(t *testing.T, d *check.Desk, w *harness.Harness, by string
 
 func respondToCalls(t *testing.T, d *check.Desk, w *harness.Harness, spied *check.Spy, by string) {
 	id, calls, ran := w.Open("assistant"), w.Provider.Calls(), len(spied.Seen())
-	d.Set(id, by, check.OnCalls(func(_ event.ToolCallEvent, respond hook.Respond) event.Event {
-		respond(hook.Response{Content: "Tools are switched off.", SenderType: event.CreatedBySystem, SenderID: "guard"})
-		return nil
+	d.Set(id, by, check.OnCalls(func(_ event.ToolCallEvent) hook.Result {
+		return hook.Respond(hook.Response{Content: "Tools are switched off.", SenderType: event.CreatedBySystem, SenderID: "guard"})
 	}))
 	out := check.Say(w, id, "use spied {}\nuse note {}")
 	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
@@ -190,11 +172,11 @@ func respondToCalls(t *testing.T, d *check.Desk, w *harness.Harness, spied *chec
 // respondToResult responds to one of two results.
 func respondToResult(t *testing.T, d *check.Desk, w *harness.Harness, spied *check.Spy, by string) {
 	id, calls, ran := w.Open("assistant"), w.Provider.Calls(), len(spied.Seen())
-	d.Set(id, by, check.OnMessage(event.CreatedByTool, func(m event.MessageEvent, respond hook.Respond) event.Event {
+	d.Set(id, by, check.OnMessage(event.CreatedByTool, func(m event.MessageEvent) hook.Result {
 		if m.Message.SenderID == "note" {
-			respond(hook.Response{Content: "that will do"})
+			return hook.Respond(hook.Response{Content: "that will do"})
 		}
-		return nil
+		return hook.Pass()
 	}))
 	out := check.Say(w, id, "use note {\"text\":\"x\"}\nuse spied {}")
 	require.Equal(t, signals.TurnCompleted, out.Status, out.Error)
@@ -269,12 +251,12 @@ func respondFrom(t *testing.T, d *check.Desk, w *harness.Harness, tt speaker) {
 		name = "models"
 	}
 	once := false
-	d.Set(id, name, func(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+	d.Set(id, name, func(_ context.Context, e event.Event) (hook.Result, error) {
 		if (check.Entry{Event: e}).What() == tt.on && !once {
 			once = true
-			respond(tt.response)
+			return hook.Respond(tt.response), nil
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	})
 	post := check.Message(id, "e1", tt.says)
 	if tt.says == "" {
@@ -304,13 +286,13 @@ func respondFrom(t *testing.T, d *check.Desk, w *harness.Harness, tt speaker) {
 // respondIsEvent: hooks see, change and respond to a response, and agents answer it.
 func respondIsEvent(t *testing.T, d *check.Desk, w *harness.Harness) {
 	id, calls := w.Open("assistant", "bob"), w.Provider.Calls()
-	d.Set(id, "first", check.OnMessage(event.CreatedByUser, func(m event.MessageEvent, respond hook.Respond) event.Event {
+	d.Set(id, "first", check.OnMessage(event.CreatedByUser, func(m event.MessageEvent) hook.Result {
 		if m.Message.SenderID == "ann" {
-			respond(hook.Response{
+			return hook.Respond(hook.Response{
 				Content: "@bob ann asks", SenderID: "desk", SenderType: event.CreatedByUser, Metadata: map[string]any{"ticket": "seven"},
 			})
 		}
-		return nil
+		return hook.Pass()
 	}))
 	d.Set(id, "second", check.Saying(event.CreatedByUser, "ann asks", "somebody asks"))
 	post := check.Message(id, "e1", "@assistant hello")
@@ -357,13 +339,15 @@ func respondIsEvent(t *testing.T, d *check.Desk, w *harness.Harness) {
 // respondWhen responds to a result twice while another call still runs.
 func respondWhen(t *testing.T, d *check.Desk, w *harness.Harness, slow *check.Gate) {
 	id, calls := w.Open("assistant"), w.Provider.Calls()
-	d.Set(id, "first", check.OnMessage(event.CreatedByTool, func(m event.MessageEvent, respond hook.Respond) event.Event {
+	d.Set(id, "first", check.OnMessage(event.CreatedByTool, func(m event.MessageEvent) hook.Result {
 		if m.Message.SenderID == "note" {
-			respond(hook.Response{Content: "by default", SenderID: "guard", SenderType: event.CreatedBySystem})
-			respond(hook.Response{Content: "at once", SenderID: "guard", SenderType: event.CreatedBySystem, EnqueueAfter: hook.EnqueueImmediately})
-			respond(hook.Response{Content: "after all", SenderID: "guard", SenderType: event.CreatedBySystem, EnqueueAfter: hook.EnqueueAfterToolResults})
+			return hook.Respond(
+				hook.Response{Content: "by default", SenderID: "guard", SenderType: event.CreatedBySystem},
+				hook.Response{Content: "at once", SenderID: "guard", SenderType: event.CreatedBySystem, EnqueueAfter: hook.EnqueueImmediately},
+				hook.Response{Content: "after all", SenderID: "guard", SenderType: event.CreatedBySystem, EnqueueAfter: hook.EnqueueAfterToolResults},
+			)
 		}
-		return nil
+		return hook.Pass()
 	}))
 	e := w.Post(id, "use slow {}\nuse note {}")
 	<-slow.Reached

@@ -42,18 +42,17 @@ func TestHooksOutliveWorkers(t *testing.T) {
 	play := func(t *testing.T, disturb func()) []string {
 		id := w.Open("assistant")
 		stages := map[string]*check.Halt{"message user": check.NewHalt(), "tool_call": check.NewHalt(), "message tool": check.NewHalt()}
-		rule := func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+		rule := func(ctx context.Context, e event.Event) (hook.Result, error) {
 			switch e := e.(type) {
 			case event.ToolCallEvent:
 				e.ToolCalls[0].Function.Arguments = `{"text":"edited"}`
-				return e, nil
+				return hook.Replace(e), nil
 			case event.MessageEvent:
 				if e.CreatedBy == event.CreatedByTool {
-					respond(hook.Response{Content: "one"})
-					respond(hook.Response{Content: "two", SenderType: event.CreatedBySystem})
+					return hook.Respond(hook.Response{Content: "one"}, hook.Response{Content: "two", SenderType: event.CreatedBySystem}), nil
 				}
 			}
-			return nil, nil
+			return hook.Pass(), nil
 		}
 		for what, h := range stages {
 			rule = h.Before(what, rule)
@@ -168,28 +167,28 @@ func TestHooksChange(t *testing.T) {
 // hooks are the hooks of a version. They append their version to messages of people.
 func (h *hookVersions) hooks(version string) []hook.Hook {
 	adding := func(what string) hook.Func {
-		return check.OnMessage(event.CreatedByUser, func(m event.MessageEvent, _ hook.Respond) event.Event {
+		return check.OnMessage(event.CreatedByUser, func(m event.MessageEvent) hook.Result {
 			m.Message.Content += " " + what
-			return m
+			return hook.Replace(m)
 		})
 	}
 	first := hook.OnEvent("first", adding(version))
 	first.MaxAttempts = 1
-	inline := hook.Inline("inline", func(_ hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
-		return adding("inline-"+version)(context.Background(), e, respond)
+	inline := hook.Inline("inline", func(_ hook.Context, e event.Event) (hook.Result, error) {
+		return adding("inline-"+version)(context.Background(), e)
 	})
 	switch version {
 	case "one":
-		first.Func = func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+		first.Func = func(ctx context.Context, e event.Event) (hook.Result, error) {
 			if m, ok := e.(event.MessageEvent); ok && m.Message.Content == "wait" {
-				return h.wait.Before("message user", adding(version))(ctx, e, respond)
+				return h.wait.Before("message user", adding(version))(ctx, e)
 			}
-			return adding(version)(ctx, e, respond)
+			return adding(version)(ctx, e)
 		}
 		return []hook.Hook{first, inline}
 	case "two":
-		inline.Inline = func(_ hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
-			return adding("two")(context.Background(), e, respond)
+		inline.Inline = func(_ hook.Context, e event.Event) (hook.Result, error) {
+			return adding("two")(context.Background(), e)
 		}
 		return []hook.Hook{inline}
 	case "holding":

@@ -220,16 +220,16 @@ func entitiesJoin(t *testing.T, w *harness.Harness, held *check.Gate) {
 }
 
 // censor hides words of people, and answers what they should not have said. It also sees replies, so that no reply ends its turn.
-func censor(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+func censor(_ context.Context, e event.Event) (hook.Result, error) {
 	m, ok := e.(event.MessageEvent)
 	switch {
 	case ok && strings.HasPrefix(m.Message.Content, "refuse"):
-		respond(hook.Response{Content: "no", SenderType: event.CreatedBySystem, SenderID: "censor"})
+		return hook.Respond(hook.Response{Content: "no", SenderType: event.CreatedBySystem, SenderID: "censor"}), nil
 	case ok && strings.Contains(m.Message.Content, "secret"):
 		m.Message.Content = strings.ReplaceAll(m.Message.Content, "secret Acme", "…")
-		return m, nil
+		return hook.Replace(m), nil
 	}
-	return nil, nil
+	return hook.Pass(), nil
 }
 
 // TestEntityEvents: an event that asks to find entities does so once, whichever way it comes.

@@ -50,7 +50,7 @@ func newGuarded(t *testing.T) *guarded {
 	return g
 }
 
-func (g *guarded) guard(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+func (g *guarded) guard(ctx context.Context, e event.Event) (hook.Result, error) {
 	g.calls.Add(1)
 	switch content := e.(event.MessageEvent).Message.Content; {
 	case content == "wait":
@@ -58,16 +58,16 @@ func (g *guarded) guard(ctx context.Context, e event.Event, respond hook.Respond
 		select {
 		case <-g.release:
 			if g.fails.Load() && hook.DepsOf(ctx).Context.Attempt == 1 {
-				return nil, errors.New("failed once")
+				return hook.Result{}, errors.New("failed once")
 			}
-			respond(hook.Response{Content: "released"})
+			return hook.Respond(hook.Response{Content: "released"}), nil
 		case <-ctx.Done():
-			return nil, ctx.Err()
+			return hook.Result{}, ctx.Err()
 		}
 	case strings.HasPrefix(content, "fail") && hook.DepsOf(ctx).Context.Attempt == 1:
-		return nil, errors.New("failed once")
+		return hook.Result{}, errors.New("failed once")
 	}
-	return nil, nil
+	return hook.Pass(), nil
 }
 
 // fill adds events to the thread's history until the workflow knows of so many.

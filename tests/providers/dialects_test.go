@@ -42,13 +42,13 @@ func TestThreadThroughDialects(t *testing.T) {
 						c.Models[name], servers[name+"/any"] = p, s
 						models = append(models, name+"/any")
 					}
-					c.Hooks = []hook.Hook{hook.OnLLMCall("switch", func(_ context.Context, call event.LLMCallEvent, _ hook.Respond) (event.Event, error) {
+					c.Hooks = []hook.Hook{hook.OnLLMCall("switch", func(_ context.Context, call event.LLMCallEvent) (hook.Result, error) {
 						at := now.Load()
 						if eachCall {
 							at = now.Add(1) - 1
 						}
 						call.Model = models[at%int64(len(models))]
-						return call, nil
+						return hook.Replace(call), nil
 					})}
 				},
 			})

@@ -120,9 +120,9 @@ func TestProviderSwitches(t *testing.T) {
 	w = harness.New(t, harness.Options{
 		Agents: []agent.Agent{{Name: "assistant", Instructions: "You help.", Model: "openai/gpt-5", ReasoningEffort: "low", Tools: []string{"note"}}},
 		Configure: func(c *threadmill.Config) {
-			c.Hooks = []hook.Hook{hook.OnLLMCall("switch", func(_ context.Context, call event.LLMCallEvent, _ hook.Respond) (event.Event, error) {
+			c.Hooks = []hook.Hook{hook.OnLLMCall("switch", func(_ context.Context, call event.LLMCallEvent) (hook.Result, error) {
 				call.Model = switched[w.Provider.Calls()%len(switched)]
-				return call, nil
+				return hook.Replace(call), nil
 			})}
 		},
 	})

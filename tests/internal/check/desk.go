@@ -48,23 +48,23 @@ func NewDesk() *Desk {
 
 // Hook is a hook for events of some types, by default all but model calls.
 func (d *Desk) Hook(name string, types ...string) hook.Hook {
-	return hook.Hook{Name: name, Filter: hook.Filter{Types: types}, Timeout: testenv.Patience, Func: func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+	return hook.Hook{Name: name, Filter: hook.Filter{Types: types}, Timeout: testenv.Patience, Func: func(ctx context.Context, e event.Event) (hook.Result, error) {
 		c := hook.DepsOf(ctx).Context
 		d.Note(c, e)
 		if rule := d.Rule(c); rule != nil {
-			return rule(ctx, e, respond)
+			return rule(ctx, e)
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	}}
 }
 
 // Inline is an inline hook. Its calls are not recorded: replay may repeat them.
 func (d *Desk) Inline(name string, types ...string) hook.Hook {
-	h := hook.Inline(name, func(c hook.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+	h := hook.Inline(name, func(c hook.Context, e event.Event) (hook.Result, error) {
 		if rule := d.Rule(c); rule != nil {
-			return rule(context.Background(), e, respond)
+			return rule(context.Background(), e)
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	})
 	h.Filter.Types = types
 	return h
@@ -163,40 +163,35 @@ func (d *Desk) Open(t *testing.T, o harness.Options, hooks []hook.Hook, processo
 }
 
 // OnMessage is a rule for messages of one kind of sender.
-func OnMessage(by event.CreatedBy, rule func(m event.MessageEvent, respond hook.Respond) event.Event) hook.Func {
-	return func(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+func OnMessage(by event.CreatedBy, rule func(m event.MessageEvent) hook.Result) hook.Func {
+	return func(_ context.Context, e event.Event) (hook.Result, error) {
 		if m, ok := e.(event.MessageEvent); ok && m.CreatedBy == by {
-			return rule(m, respond), nil
+			return rule(m), nil
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	}
 }
 
 // OnCalls is a rule for tool calls.
-func OnCalls(rule func(c event.ToolCallEvent, respond hook.Respond) event.Event) hook.Func {
-	return func(_ context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+func OnCalls(rule func(c event.ToolCallEvent) hook.Result) hook.Func {
+	return func(_ context.Context, e event.Event) (hook.Result, error) {
 		if c, ok := e.(event.ToolCallEvent); ok {
-			return rule(c, respond), nil
+			return rule(c), nil
 		}
-		return nil, nil
+		return hook.Pass(), nil
 	}
 }
 
 // Responding is a rule that responds to messages of one kind of sender.
 func Responding(by event.CreatedBy, responses ...hook.Response) hook.Func {
-	return OnMessage(by, func(_ event.MessageEvent, respond hook.Respond) event.Event {
-		for _, r := range responses {
-			respond(r)
-		}
-		return nil
-	})
+	return OnMessage(by, func(event.MessageEvent) hook.Result { return hook.Respond(responses...) })
 }
 
 // Saying is a rule that replaces text in messages of one kind of sender.
 func Saying(by event.CreatedBy, from, to string) hook.Func {
-	return OnMessage(by, func(m event.MessageEvent, _ hook.Respond) event.Event {
+	return OnMessage(by, func(m event.MessageEvent) hook.Result {
 		m.Message.Content = strings.ReplaceAll(m.Message.Content, from, to)
-		return m
+		return hook.Replace(m)
 	})
 }
 
@@ -214,18 +209,18 @@ func (h *Halt) Release() { h.once.Do(func() { close(h.Open) }) }
 
 // Before halts events of one kind before a rule, which may be nil.
 func (h *Halt) Before(what string, rule hook.Func) hook.Func {
-	return func(ctx context.Context, e event.Event, respond hook.Respond) (event.Event, error) {
+	return func(ctx context.Context, e event.Event) (hook.Result, error) {
 		if (Entry{Event: e}).What() == what {
 			h.Reached <- struct{}{}
 			select {
 			case <-h.Open:
 			case <-ctx.Done():
-				return nil, ctx.Err()
+				return hook.Result{}, ctx.Err()
 			}
 		}
 		if rule == nil {
-			return nil, nil
+			return hook.Pass(), nil
 		}
-		return rule(ctx, e, respond)
+		return rule(ctx, e)
 	}
 }

@@ -51,7 +51,7 @@ func (r Review) RequireBlocked(thread, blocked string, passed ...string) {
 func NewReview(t *testing.T, o harness.Options, change func(*hook.Hook)) Review {
 	t.Helper()
 	o.Configure = func(c *threadmill.Config) {
-		h := hook.InWorkflow(Reviewed, foreign.Review, ForeignQueue(c.TaskQueue))
+		h := hook.InWorkflow(Reviewed, hook.Workflow{Type: foreign.Review, TaskQueue: ForeignQueue(c.TaskQueue)})
 		h.Filter = hook.Filter{Types: []string{event.TypeMessage}, CreatedBy: []event.CreatedBy{event.CreatedByUser}}
 		if change != nil {
 			change(&h)

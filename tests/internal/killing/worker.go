@@ -227,7 +227,7 @@ func (w Worker) job() hook.Processor {
 
 // barrier is a hook that decides on barriers in a foreign workflow.
 func (w Worker) barrier() hook.Hook {
-	h := hook.InWorkflow("barrier", foreign.Review, check.ForeignQueue(w.Queue))
+	h := hook.InWorkflow("barrier", hook.Workflow{Type: foreign.Review, TaskQueue: check.ForeignQueue(w.Queue)})
 	h.Filter.Types = []string{"barrier"}
 	return h
 }
