@@ -110,8 +110,21 @@ func (d *Documents) Reindex(ctx context.Context, id, by string) (store.Knowledge
 	return doc, nil
 }
 
-// Await waits until the newest revision of a document is processed, and returns the document. The error says why it failed;
-// [store.KnowledgeDocument].Indexed is then the revision that is still found. The error wraps [store.ErrNotFound] if there is
+// DocumentError means that a document could not be indexed. It can be added again.
+type DocumentError struct {
+	ID     string
+	Source string
+
+	// Reason is the error as users see it.
+	Reason string
+}
+
+func (e *DocumentError) Error() string {
+	return fmt.Sprintf("threadmill: the document %q failed: %s", e.Source, e.Reason)
+}
+
+// Await waits until the newest revision of a document is processed, and returns the document. The error is a [*DocumentError] if it
+// failed; [store.KnowledgeDocument].Indexed is then the revision that is still found. The error wraps [store.ErrNotFound] if there is
 // no document with this id.
 func (d *Documents) Await(ctx context.Context, id string) (store.KnowledgeDocument, error) {
 	for ended := 0; ; {
@@ -120,7 +133,7 @@ func (d *Documents) Await(ctx context.Context, id string) (store.KnowledgeDocume
 		case err != nil:
 			return doc, fmt.Errorf("threadmill: waiting for the document %q: %w", id, err)
 		case doc.Status == store.KnowledgeFailed:
-			return doc, fmt.Errorf("threadmill: the document %q failed: %s", doc.Source, doc.Error)
+			return doc, &DocumentError{ID: doc.ID, Source: doc.Source, Reason: doc.Error}
 		case doc.Status != store.KnowledgeProcessing:
 			return doc, nil
 		case doc.Revision == ended:

@@ -17,14 +17,18 @@ import (
 // derived from them. It returns the receipt when nothing is found any more; the erasure goes on if ctx ends before. by is the
 // person or program that asks for it. See docs/erasure.md.
 func (r *Runtime) Erase(ctx context.Context, threadID, by string) (signals.Erasure, error) {
-	return r.client.Erase(ctx, threadID, by)
+	out, err := r.client.Erase(ctx, threadID, by)
+	if err != nil {
+		return out, fmt.Errorf("threadmill: %w", err)
+	}
+	return out, nil
 }
 
 // Erasure returns the receipt of the erasure of a thread. The error wraps [store.ErrNotFound] if there is none.
 func (r *Runtime) Erasure(ctx context.Context, threadID string) (signals.Erasure, error) {
 	e, err := erasures.Load(ctx, r.store, r.client.Namespace(), threadID)
 	if err != nil {
-		return e, fmt.Errorf("reading the receipt of the erasure of thread %q: %w", threadID, err)
+		return e, fmt.Errorf("threadmill: reading the receipt of the erasure of thread %q: %w", threadID, err)
 	}
 	return e, nil
 }
@@ -36,9 +40,13 @@ func (r *Runtime) Erasure(ctx context.Context, threadID string) (signals.Erasure
 func (r *Runtime) ErasePerson(ctx context.Context, name string, terms []string, by string) (signals.PersonErasure, error) {
 	e, err := erasures.BeginPerson(ctx, r.store, r.client.Namespace(), erasures.PersonRequest{Person: name, Terms: terms}, by)
 	if err != nil {
-		return signals.PersonErasure{}, fmt.Errorf("erasing a person: %w", err)
+		return signals.PersonErasure{}, fmt.Errorf("threadmill: erasing a person: %w", err)
 	}
-	return r.client.ErasePerson(ctx, e.ID, e.By)
+	out, err := r.client.ErasePerson(ctx, e.ID, e.By)
+	if err != nil {
+		return out, fmt.Errorf("threadmill: %w", err)
+	}
+	return out, nil
 }
 
 // longWait is the time after which a thread for which the erasure of a person waits is worth a look.

@@ -205,6 +205,7 @@ func TestFollow(t *testing.T) {
 		require.ErrorAs(t, err, &failed)
 		require.Equal(t, "e1", out.EventID)
 		require.Equal(t, "refused", out.Class)
+		require.Equal(t, "refused", failed.Class)
 		require.Equal(t, "e0.1.1", out.Message.ID)
 		require.Len(t, out.Replies, 2)
 	})

@@ -38,8 +38,8 @@ func shop(t *testing.T) threadmill.Config {
 			ApprovalRules: []approval.Rule{{Name: "own", Tools: []string{"refund", "*"}, Agents: []string{"Clerk"}, Effect: approval.EffectAsk}},
 		}},
 		Tools: []tool.Tool{
-			tool.Client(tool.Definition{Name: "refund"}),
-			tool.Client(tool.Definition{Name: "look"}),
+			tool.ClientSide(tool.Definition{Name: "refund"}),
+			tool.ClientSide(tool.Definition{Name: "look"}),
 		},
 		ApprovalRules: []approval.Rule{{Name: "all", Tools: []string{"refund", "task", "*"}, Agents: []string{"CLERK", "*"}, Effect: approval.EffectAsk}},
 		Hooks:         []hook.Hook{audit},
@@ -73,25 +73,25 @@ func TestNamesAreChecked(t *testing.T) {
 			`Config.ApproverGroups: finance[1]: `,
 		},
 		"the tool was renamed": {
-			func(c *threadmill.Config) { c.Tools[0] = tool.Client(tool.Definition{Name: "pay_back"}) },
+			func(c *threadmill.Config) { c.Tools[0] = tool.ClientSide(tool.Definition{Name: "pay_back"}) },
 			`Config.Agents[0] (clerk): tools[0]: unknown tool "refund"; known are call-agent, call_agent,`,
 		},
 		"and the agent has its new name": {
 			func(c *threadmill.Config) {
-				c.Tools[0], c.Agents[0].Tools = tool.Client(tool.Definition{Name: "refund_money"}), []string{"refund_money", "call_agent"}
+				c.Tools[0], c.Agents[0].Tools = tool.ClientSide(tool.Definition{Name: "refund_money"}), []string{"refund_money", "call_agent"}
 			},
 			`Config.Agents[0] (clerk): approvals.refund: unknown tool "refund"; did you mean "refund_money"? ("*" is for all others)`,
 		},
 		"and its policy too": {
 			func(c *threadmill.Config) {
-				c.Tools[0] = tool.Client(tool.Definition{Name: "refund_money"})
+				c.Tools[0] = tool.ClientSide(tool.Definition{Name: "refund_money"})
 				c.Agents[0] = agent.Agent{Name: "clerk", Model: "demo/demo", Tools: []string{"refund_money"}}
 			},
 			`Config.ApprovalRules: approvalRules[0].tools[0]: unknown tool "refund"; did you mean "refund_money"?`,
 		},
 		"and the rules too": {
 			func(c *threadmill.Config) {
-				c.Tools[0], c.ApprovalRules = tool.Client(tool.Definition{Name: "refund_money"}), nil
+				c.Tools[0], c.ApprovalRules = tool.ClientSide(tool.Definition{Name: "refund_money"}), nil
 				c.Agents[0] = agent.Agent{Name: "clerk", Model: "demo/demo", Tools: []string{"refund_money"}}
 			},
 			`Config.Hooks[0] (audit): filter.tools[0]: unknown tool "refund"; did you mean "refund_money"?`,

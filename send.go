@@ -96,6 +96,10 @@ type TurnError struct {
 
 	// Reason is the error as users see it.
 	Reason string
+
+	// Class is the kind of the failure if a model call failed and it is known, such as [llm.ClassRateLimit]: one of the Class constants of
+	// package llm.
+	Class string
 }
 
 func (e *TurnError) Error() string {
@@ -138,7 +142,7 @@ func (t *Turn) Wait(ctx context.Context) (signals.TurnResult, error) {
 		return signals.TurnResult{}, fmt.Errorf("threadmill: waiting for the turn of event %q in thread %q: %w", t.eventID, t.threadID, ctx.Err())
 	}
 	if t.err == nil && t.result.Status == signals.TurnFailed {
-		return t.result, &TurnError{ThreadID: t.threadID, EventID: t.eventID, Reason: t.result.Error}
+		return t.result, &TurnError{ThreadID: t.threadID, EventID: t.eventID, Reason: t.result.Error, Class: t.result.Class}
 	}
 	return t.result, t.err
 }

@@ -74,7 +74,7 @@ func TestLongNames(t *testing.T) {
 
 // TestLargeArguments: plans are part of the history, so their arguments are bounded together.
 func TestLargeArguments(t *testing.T) {
-	open := tool.Client(tool.Definition{Name: "open", Description: "Opens."})
+	open := tool.ClientSide(tool.Definition{Name: "open", Description: "Opens."})
 	w := newFixture(t, limited(agent.Limits{}, "open"), open)
 	var calls []event.ToolCall
 	for range 20 {

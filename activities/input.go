@@ -1,6 +1,7 @@
 package activities
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -82,7 +83,9 @@ func reason(err error) string {
 
 func (r *toolRun) checkInput(need *tool.InputRequired) error {
 	size, ids := 0, map[string]bool{}
-	for i, q := range need.Questions {
+	for i := range need.Questions {
+		q := &need.Questions[i]
+		q.Kind = cmp.Or(q.Kind, event.InputForm)
 		size += len(q.ID) + len(q.Message) + len(q.Schema) + len(q.URL)
 		switch {
 		case q.ID == "" || ids[q.ID]:
@@ -94,7 +97,7 @@ func (r *toolRun) checkInput(need *tool.InputRequired) error {
 		case q.Kind == event.InputURL && !strings.HasPrefix(q.URL, "https://") && !strings.HasPrefix(q.URL, "http://"):
 			return fmt.Errorf("the tool's question %q has no web address", q.ID)
 		case len(q.Schema) > 0:
-			if err := tool.CheckQuestion(q); err != nil {
+			if err := tool.CheckQuestion(*q); err != nil {
 				return fmt.Errorf("the tool's question %q: %w", q.ID, err)
 			}
 		}

@@ -10,6 +10,15 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
+// TestQuestionKind: a question without a kind is a form.
+func TestQuestionKind(t *testing.T) {
+	need := &tool.InputRequired{Questions: []event.InputQuestion{{ID: "when", Message: "When?"}}}
+	require.NoError(t, (&toolRun{}).checkInput(need))
+	require.Equal(t, event.InputForm, need.Questions[0].Kind)
+	need.Questions[0].Kind = "shape"
+	require.EqualError(t, (&toolRun{}).checkInput(need), `the tool's question "when" has the unknown kind "shape"`)
+}
+
 // TestQuestionIDs: threads keep the ids of all questions, so they have to be short.
 func TestQuestionIDs(t *testing.T) {
 	for id, want := range map[string]string{

@@ -209,7 +209,7 @@ func (t *taskRun) work(ctx context.Context, todo tool.Tool) (step.TaskReply, err
 	res, err := t.within(running.ctx, todo, tool.Call{
 		ID: t.in.ToolCallID, TaskID: t.task.ID, Arguments: t.stored.Function.Arguments, WorkingDirectory: t.dir, Namespace: t.in.Thread.Namespace,
 		ThreadID: t.in.Thread.ThreadID, Agent: t.in.Agent, User: t.in.User, Attempt: t.attempt,
-		Exec: event.NewExecutionContext(running.ctx, t.in.TraceID), Progress: progress.publish,
+		Exec: event.NewExecutionContext(running.ctx, t.in.TraceID), OnProgress: progress.publish,
 	})
 	progress.stop()
 	cause := context.Cause(running.ctx)

@@ -273,7 +273,7 @@ func (r *toolRun) call(ctx context.Context, t tool.Tool, answers *tool.Input) (s
 	progress := r.progress(ctx)
 	res, err := r.within(running.ctx, t, tool.Call{
 		ID: r.in.ToolCallID, Arguments: r.arguments(), Namespace: r.in.Thread.Namespace, ThreadID: r.in.Thread.ThreadID,
-		Agent: r.in.Agent, User: r.in.User, WorkingDirectory: r.dir, Attempt: r.attempt, Exec: event.NewExecutionContext(running.ctx, r.in.TraceID), Progress: progress.publish,
+		Agent: r.in.Agent, User: r.in.User, WorkingDirectory: r.dir, Attempt: r.attempt, Exec: event.NewExecutionContext(running.ctx, r.in.TraceID), OnProgress: progress.publish,
 		Input: answers,
 	})
 	progress.stop()
@@ -294,6 +294,8 @@ func (r *toolRun) call(ctx context.Context, t tool.Tool, answers *tool.Input) (s
 		return r.finish(ctx, store.ToolUnknown, cutShort(res, unknownText))
 	case tool.IsRetryable(err) && r.def.Idempotent && r.attempt < r.def.MaxAttempts:
 		return step.ToolReply{}, temporal.NewApplicationErrorWithCause(err.Error(), step.ErrTypeRetry, err)
+	case errors.Is(err, tool.ErrPending):
+		return r.finish(ctx, store.ToolFailed, failure(fmt.Errorf("%w, but this call does not run as a background task: declare the tool with tool.Background()", err)))
 	case err != nil:
 		return r.finish(ctx, store.ToolFailed, failure(err))
 	}

@@ -22,6 +22,8 @@ type InputQuestion struct {
 	ID string `json:"id"`
 
 	// form: values that match the schema. url: the person visits the address, and then accepts.
+	//
+	// Default form.
 	Kind InputKind `json:"kind" enum:"form,url"`
 
 	// The question.

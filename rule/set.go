@@ -10,9 +10,9 @@ import (
 	"github.com/threadmill/threadmill/event"
 )
 
-// MaxRules is the maximum total size of an application's rules, in bytes of JSON: each thread
+// MaxBytes is the maximum total size of an application's rules, in bytes of JSON: each thread
 // stores them in its history.
-const MaxRules = 256 << 10
+const MaxBytes = 256 << 10
 
 // Source provides rules that may change at run time, such as those of a file. A set ignores rules
 // of a source that are invalid or whose name is already taken.
@@ -195,8 +195,8 @@ func fits(all []Rule) error {
 	if err != nil {
 		return event.FieldErrorf("rules", "have no JSON form: %s", err)
 	}
-	if len(raw) > MaxRules {
-		return event.FieldErrorf("rules", "is %d bytes as JSON, must be at most %d: shorten prompts and lists", len(raw), MaxRules)
+	if len(raw) > MaxBytes {
+		return event.FieldErrorf("rules", "is %d bytes as JSON, must be at most %d: shorten prompts and lists", len(raw), MaxBytes)
 	}
 	return nil
 }

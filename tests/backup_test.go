@@ -536,7 +536,7 @@ func TestRestoreOfTasks(t *testing.T) {
 			return "", ctx.Err()
 		}
 		return "done", err
-	}, tool.Background(), tool.Idempotent(5))
+	}, tool.Background(), tool.Idempotent(), tool.MaxAttempts(5))
 	v.live("before", func(t *testing.T, w *harness.Harness) {
 		stop := w.StartWorker()
 		require.NoError(t, w.Threads.Open(w.Ctx(), "task", signals.Start{Agents: []string{"assistant"}}, nil))

@@ -29,7 +29,7 @@ var approvalLives = map[string]func(l lived){
 // newApprovalWorld builds the world of these lives.
 func newApprovalWorld(t *testing.T, o harness.Options) *harness.Harness {
 	t.Helper()
-	o.Tools = []tool.Tool{tool.Client(tool.Definition{Name: "confirm", Description: "Asks in the browser.", Deadline: time.Hour})}
+	o.Tools = []tool.Tool{tool.ClientSide(tool.Definition{Name: "confirm", Description: "Asks in the browser.", Deadline: time.Hour})}
 	all := []string{"shell_cmd", "note", "confirm"}
 	terms := func(name string, t approval.Terms) agent.Agent {
 		return agent.Agent{Name: name, Instructions: "You help.", Model: "openai/stand-in", Tools: all, ApprovalTerms: t}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"
@@ -164,6 +165,7 @@ func runFails(t *testing.T, w *harness.Harness) {
 	var failed *threadmill.TurnError
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, r.EventID(), failed.EventID)
+	require.Equal(t, llm.ClassRefused, failed.Class)
 	require.Contains(t, failed.Reason, "no such thing")
 	require.ErrorContains(t, err, "no such thing")
 }

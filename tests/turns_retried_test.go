@@ -172,7 +172,7 @@ func TestModelCallIsRetried(t *testing.T) {
 // TestWorkerGoes stops the worker during a step and starts another.
 func TestWorkerGoes(t *testing.T) {
 	t.Parallel()
-	slow, again := check.NewGate("slow"), check.NewGate("again", tool.Idempotent(0))
+	slow, again := check.NewGate("slow"), check.NewGate("again", tool.Idempotent())
 	w := harness.New(t, harness.Options{NoWorker: true, Tools: []tool.Tool{slow, again}})
 	stop := w.StartWorker()
 	id := w.Open()

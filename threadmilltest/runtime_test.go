@@ -42,7 +42,7 @@ func (seat) Call(_ context.Context, call tool.Call) (tool.Result, error) {
 // TestWaits: a test waits for people's turns, and acts for them.
 func TestWaits(t *testing.T) {
 	t.Parallel()
-	screen := tool.Client(tool.Definition{Name: "look", Description: "Looks.", Parameters: []byte(`{"type":"object"}`), Deadline: time.Hour})
+	screen := tool.ClientSide(tool.Definition{Name: "look", Description: "Looks.", Parameters: []byte(`{"type":"object"}`), Deadline: time.Hour})
 	cfg := desk(scripted.New(
 		scripted.Call("refund", order{"A-1", 20}).And("refund", order{"A-2", 900}), scripted.Call("seat", nil), scripted.Call("look", nil),
 		scripted.Say("done"),

@@ -8,8 +8,8 @@ import (
 	"errors"
 )
 
-// Client returns a tool whose calls a connected client runs.
-func Client(d Definition) Tool {
+// ClientSide returns a tool whose calls a connected client runs.
+func ClientSide(d Definition) Tool {
 	d.Client = true
 	return clientSide{d}
 }

@@ -16,7 +16,7 @@ func ExampleFunc() {
 		func(_ context.Context, call tool.Call, in forecast) (string, error) {
 			call.Progress("asking the station in " + in.City)
 			return "sunny in " + in.City, nil
-		}, tool.Idempotent(3))
+		}, tool.Idempotent())
 
 	for _, arguments := range []string{`{"city":"Oslo"}`, `{"town":"Oslo"}`} {
 		result, err := weather.Call(context.Background(), tool.Call{Arguments: arguments})

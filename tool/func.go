@@ -86,10 +86,19 @@ func Timeout(d time.Duration) Option {
 	}
 }
 
-// Idempotent declares that a call may run twice without harm. It runs at most maxAttempts times, 1
-// to 100; 0 means 3.
-func Idempotent(maxAttempts int) Option {
-	return func(c *config) { c.definition.Idempotent, c.definition.MaxAttempts = true, maxAttempts }
+// Idempotent declares that a call may run twice without harm, so that a failed one can be retried: see [Retryable] and [MaxAttempts].
+func Idempotent() Option {
+	return func(c *config) { c.definition.Idempotent = true }
+}
+
+// MaxAttempts sets how often a call of an idempotent tool runs at most, 1 to 100. Default 3.
+func MaxAttempts(n int) Option {
+	return func(c *config) {
+		if n < 1 {
+			c.problems = append(c.problems, fmt.Errorf("the maximum number of attempts is %d, must be positive", n))
+		}
+		c.definition.MaxAttempts = n
+	}
 }
 
 // Quick declares that the tool is short, needs only this process, and is idempotent.
@@ -165,9 +174,6 @@ func (f *function[In, Out]) Call(ctx context.Context, call Call) (Result, error)
 	}
 	if err != nil {
 		return Result{}, err
-	}
-	if call.Progress == nil {
-		call.Progress = func(any) {}
 	}
 	return f.run(ctx, call, in)
 }

@@ -263,7 +263,7 @@ func TestOptions(t *testing.T) {
 	d := plain.Definition()
 	require.Equal(t, []any{tool.DefaultTimeout, false, 1, false}, []any{d.Timeout, d.Idempotent, d.MaxAttempts, d.NeedsApproval})
 
-	set, _ := orderTool(t, tool.Timeout(time.Minute), tool.Idempotent(5), tool.NeedsApproval("costs money"))
+	set, _ := orderTool(t, tool.Timeout(time.Minute), tool.Idempotent(), tool.MaxAttempts(5), tool.NeedsApproval("costs money"))
 	d = set.Definition()
 	require.Equal(t, []any{time.Minute, true, 5, true, "costs money"},
 		[]any{d.Timeout, d.Idempotent, d.MaxAttempts, d.NeedsApproval, d.ApprovalReason})
@@ -285,7 +285,7 @@ func TestFuncRefuses(t *testing.T) {
 		{"long name", func() (tool.Tool, error) { return tool.Func(strings.Repeat("x", 65), "", fn) }, `use 1 to 64 letters`},
 		{"negative timeout", func() (tool.Tool, error) { return tool.Func("x", "", fn, tool.Timeout(-1)) }, `timeout is -1ns, must be positive`},
 		{"zero timeout", func() (tool.Tool, error) { return tool.Func("x", "", fn, tool.Timeout(0)) }, `timeout is 0s, must be positive`},
-		{"attempts", func() (tool.Tool, error) { return tool.Func("x", "", fn, tool.Idempotent(101)) }, `maxAttempts is 101, must be 1 to 100`},
+		{"attempts", func() (tool.Tool, error) { return tool.Func("x", "", fn, tool.Idempotent(), tool.MaxAttempts(101)) }, `maxAttempts is 101, must be 1 to 100`},
 		{"parameters", func() (tool.Tool, error) { return tool.Func("x", "", fn, tool.Parameters(json.RawMessage(`[1]`))) }, `parameters must be a JSON Schema`},
 		{"nil fn", func() (tool.Tool, error) { return tool.Func[order, string]("x", "", nil) }, `fn is required`},
 		{"not an object", func() (tool.Tool, error) {

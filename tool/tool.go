@@ -109,9 +109,15 @@ type Call struct {
 	// Input contains a person's answers, if the call has returned [InputRequired] before.
 	Input *Input
 
-	// Progress shows data, any value that can be marshalled to JSON, to viewers. It never blocks
-	// for long, and the data is not stored. It is never nil when Threadmill calls the tool.
-	Progress func(data any)
+	// OnProgress takes what [Call.Progress] shows. Threadmill sets it.
+	OnProgress func(data any)
+}
+
+// Progress shows data, any value that can be marshalled to JSON, to viewers. It never blocks for long, and the data is not stored.
+func (c Call) Progress(data any) {
+	if c.OnProgress != nil {
+		c.OnProgress(data)
+	}
 }
 
 // Result is the result of a tool call.
@@ -133,7 +139,7 @@ const MaxResult = 8 << 20
 // ErrPending is returned by a tool that runs as a background task and whose work continues
 // elsewhere. The task is completed from outside by its id (Call.TaskID), or fails at its deadline.
 // Outside a background task, it is a failure.
-var ErrPending = errors.New("the work goes on elsewhere, but this call does not run as a background task: set Background")
+var ErrPending = errors.New("the work goes on elsewhere")
 
 // Retryable marks an error of an idempotent tool as one for which a retry may succeed.
 func Retryable(err error) error { return &retryableError{err} }

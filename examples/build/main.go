@@ -43,7 +43,7 @@ func newBuild(compile func(ctx context.Context, branch string) error) tool.Tool 
 				return built{}, err
 			}
 			return built{in.Branch, "https://example.com/builds/" + in.Branch}, nil
-		}, tool.Background(), tool.Deadline(time.Hour), tool.Idempotent(3))
+		}, tool.Background(), tool.Deadline(time.Hour), tool.Idempotent())
 }
 
 // report forwards the end of a task, and then lets the agent report it. It replaces the default

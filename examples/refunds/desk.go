@@ -111,7 +111,7 @@ func (d *desk) refund() tool.Tool {
 			return "", err
 		}
 		return fmt.Sprintf("paid back %d euros for %s", in.Euros, in.ID), nil
-	}, tool.Idempotent(0))
+	}, tool.Idempotent())
 }
 
 func (d *desk) list() tool.Tool {

@@ -110,7 +110,7 @@ hooks: [{name: h, workflow: {type: W, taskQueue: q}, filter: {types: [tool_call]
 		Parameters: json.RawMessage(`{"properties":{"file":{"type":"string"},"url":{"maxLength":2048,"type":"string"}},"required":["url"],"type":"object"}`),
 	}
 	require.Equal(t, []tool.Definition{page, {Name: "beep", Client: true}}, c.Tools.Client)
-	set, err := tool.NewSet(tool.Client(c.Tools.Client[0]), tool.Client(c.Tools.Client[1]))
+	set, err := tool.NewSet(tool.ClientSide(c.Tools.Client[0]), tool.ClientSide(c.Tools.Client[1]))
 	require.NoError(t, err)
 	require.Equal(t, []string{"open_page", "beep"}, set.Names())
 	require.Error(t, page.ValidateArguments(`{}`))

@@ -112,7 +112,7 @@ func (r *rig) tool(m *mcp.Manager, name string) tool.Tool {
 func (r *rig) call(m *mcp.Manager, name, user, arguments string, in *tool.Input) (tool.Result, error) {
 	r.Helper()
 	return r.tool(m, name).Call(r.Context(), tool.Call{
-		ID: "call", Namespace: space, Arguments: arguments, User: user, Input: in, Progress: func(any) {},
+		ID: "call", Namespace: space, Arguments: arguments, User: user, Input: in, OnProgress: func(any) {},
 		Exec: event.NewExecutionContext(r.Context(), "trace"),
 	})
 }

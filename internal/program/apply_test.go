@@ -43,7 +43,7 @@ func toolNames(cfg threadmill.Config) []string {
 }
 
 func TestApplyBesideTheProgram(t *testing.T) {
-	refund := tool.Client(tool.Definition{Name: "refund"})
+	refund := tool.ClientSide(tool.Definition{Name: "refund"})
 	own := demo.New(demo.Config{})
 	declared := threadmill.Config{
 		Tools: []tool.Tool{refund}, Agents: []agent.Agent{{Name: "teller", Model: "house/x"}}, TitleModel: "house/titles",
@@ -88,7 +88,7 @@ approvalRules: [{name: theirs, effect: deny, tools: [refund]}]
 		require.Equal(t, []string{"shell_cmd", "current_time", "refund"}, assistant.Tools)
 	})
 	t.Run("a built-in tool is replaced", func(t *testing.T) {
-		cfg, err := merge(t, "agents: [{name: a, model: demo/demo, tools: [shell_cmd]}]\n", threadmill.Config{Tools: []tool.Tool{tool.Client(tool.Definition{Name: "shell_cmd"})}})
+		cfg, err := merge(t, "agents: [{name: a, model: demo/demo, tools: [shell_cmd]}]\n", threadmill.Config{Tools: []tool.Tool{tool.ClientSide(tool.Definition{Name: "shell_cmd"})}})
 		require.NoError(t, err)
 		require.Equal(t, []string{"current_time", "shell_cmd"}, toolNames(cfg))
 	})

@@ -280,7 +280,7 @@ func tools(c *config.Config, cfg SettingsConfig) ([]tool.Tool, error) {
 		list = append(list, clock.New(clock.Config{Timezone: c.Tools.Clock.Timezone}))
 	}
 	for _, d := range c.Tools.Client {
-		list = append(list, tool.Client(d))
+		list = append(list, tool.ClientSide(d))
 	}
 	needed := named(c, cfg.Declared, config.ShellCmd)
 	if slices.Contains(declared.Tools, config.ShellCmd) || !needed && cfg.File == "" {

@@ -144,7 +144,7 @@ func TestThreadMovesBelowAndAbove(t *testing.T) {
 //ci:replayed
 func TestSubAgentOutlivesWorkers(t *testing.T) {
 	t.Parallel()
-	g := check.NewGate("wait", tool.Idempotent(5))
+	g := check.NewGate("wait", tool.Idempotent(), tool.MaxAttempts(5))
 	w := harness.New(t, harness.Options{Agents: check.Team("wait"), Tools: []tool.Tool{g}, NoWorker: true})
 	stop := w.StartWorker()
 	t.Run("while it waits for approval", func(t *testing.T) {

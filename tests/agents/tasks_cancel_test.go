@@ -182,7 +182,7 @@ func TestTaskTools(t *testing.T) {
 // TestTooManyTasks starts more tasks than a thread may have.
 func TestTooManyTasks(t *testing.T) {
 	t.Parallel()
-	w := check.OpenTasks(t, harness.Options{}, check.HandsOver("order", tool.Background(), tool.Idempotent(0)))
+	w := check.OpenTasks(t, harness.Options{}, check.HandsOver("order", tool.Background(), tool.Idempotent()))
 	id := w.Open()
 	for _, n := range []int{agent.DefaultMaxToolCalls, maxTasks + 1 - agent.DefaultMaxToolCalls} {
 		out := check.Say(w, id, strings.TrimSpace(strings.Repeat("use order {}\n", n)))

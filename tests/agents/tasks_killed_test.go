@@ -57,7 +57,7 @@ func chores(w killing.Worker) []tool.Tool {
 		}, append(opts, tool.Background())...)
 	}
 	return []tool.Tool{
-		chore("chore"), chore("chore_again", tool.Idempotent(choreAttempts)),
+		chore("chore"), chore("chore_again", tool.Idempotent(), tool.MaxAttempts(choreAttempts)),
 		check.HandsOver("errand", tool.Background()), check.HandsOver("errand_brief", tool.Background(), tool.Deadline(2*time.Second)),
 	}
 }

@@ -138,7 +138,7 @@ func TestTaskOutlivesWorkers(t *testing.T) {
 	t.Parallel()
 	work := check.NewJobs()
 	o := harness.Options{NoWorker: true, Configure: func(c *threadmill.Config) { c.StopTimeout = 10 * time.Millisecond }}
-	w := check.OpenTasks(t, o, work.Tool("build", tool.Background()), work.Tool("again", tool.Background(), tool.Idempotent(5)),
+	w := check.OpenTasks(t, o, work.Tool("build", tool.Background()), work.Tool("again", tool.Background(), tool.Idempotent(), tool.MaxAttempts(5)),
 		check.HandsOver("order", tool.Background()))
 	stop := w.StartWorker()
 	id := w.Open()

@@ -77,7 +77,7 @@ func asObject(t *testing.T, v any) map[string]any {
 // TestTaskCompletedFromOutside ends tasks whose work is done elsewhere.
 func TestTaskCompletedFromOutside(t *testing.T) {
 	t.Parallel()
-	w := check.OpenTasks(t, harness.Options{}, check.HandsOver("order", tool.Background(), tool.Idempotent(0)))
+	w := check.OpenTasks(t, harness.Options{}, check.HandsOver("order", tool.Background(), tool.Idempotent()))
 	for by, complete := range completers {
 		t.Run("S3-54 X4 by "+by, func(t *testing.T) {
 			t.Parallel()

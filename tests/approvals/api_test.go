@@ -17,7 +17,7 @@ import (
 )
 
 // camera is run by a connected client.
-var camera = tool.Client(tool.Definition{Name: "camera", Description: "Takes a photo."})
+var camera = tool.ClientSide(tool.Definition{Name: "camera", Description: "Takes a photo."})
 
 // waitingIn waits until GET /v1/approvals lists n calls, and returns them by thread. A slow thread
 // may be missing for a moment, and if no other is listed the response is an error.

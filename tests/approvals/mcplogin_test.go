@@ -133,7 +133,7 @@ func loginRefreshed(t *testing.T) {
 	})
 	whoami := func(s tool.Source) (tool.Result, error) {
 		for _, one := range s.Tools(w.Ctx(), w.TaskQueue, []string{"notes__whoami"}) {
-			return one.Call(w.Ctx(), tool.Call{ID: "c1", Arguments: "{}", Namespace: w.TaskQueue, Progress: func(any) {}})
+			return one.Call(w.Ctx(), tool.Call{ID: "c1", Arguments: "{}", Namespace: w.TaskQueue, OnProgress: func(any) {}})
 		}
 		return tool.Result{}, fmt.Errorf("no tool")
 	}

@@ -51,7 +51,7 @@ type waitingCard struct {
 func waitingCards(t *testing.T) []waitingCard {
 	t.Helper()
 	options := check.AskingFirst(agent.PolicyAlways)
-	options.Tools = []tool.Tool{check.Survey{}, tool.Client(tool.Definition{Name: "camera", Description: "Takes a photo."})}
+	options.Tools = []tool.Tool{check.Survey{}, tool.ClientSide(tool.Definition{Name: "camera", Description: "Takes a photo."})}
 	options.Agents[0].Tools = []string{"note", "survey", "camera"}
 	w := harness.New(t, options)
 	const done = `document.querySelector(".line.tool:is(.done, .denied, .failed)") !== null`

@@ -17,7 +17,7 @@ import (
 func TestPageClientCall(t *testing.T) {
 	t.Parallel()
 	w := harness.New(t, harness.Options{
-		Tools:  []tool.Tool{tool.Client(tool.Definition{Name: "camera", Description: "Takes a photo."})},
+		Tools:  []tool.Tool{tool.ClientSide(tool.Definition{Name: "camera", Description: "Takes a photo."})},
 		Agents: []agent.Agent{{Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"camera"}}},
 	})
 	id := w.Open()

@@ -33,7 +33,7 @@ func recovering(w killing.Worker, c *threadmill.Config) error {
 			return name + ": " + in.How, w.Tell(ctx, name, in.How)
 		}, opts...)
 	}
-	c.Tools = append(c.Tools, acts("again", tool.Idempotent(2)), acts("quick", tool.Quick()))
+	c.Tools = append(c.Tools, acts("again", tool.Idempotent(), tool.MaxAttempts(2)), acts("quick", tool.Quick()))
 	c.Agents = check.Team("act", "again", "quick")
 	for i := range c.Agents {
 		c.Agents[i].Tools = slices.DeleteFunc(c.Agents[i].Tools, func(name string) bool { return name == "note" || name == "shell_cmd" })

@@ -56,7 +56,7 @@ func TestHookFilters(t *testing.T) {
 		"nothing-at-once": {hook.Filter{Types: []string{"tool_call"}, CreatedBy: []event.CreatedBy{event.CreatedByUser}}, nil},
 		"elsewhere":       {hook.Filter{Namespaces: []string{"elsewhere"}}, nil},
 	}
-	w := d.Open(t, harness.Options{Tools: []tool.Tool{spied, tool.Client(tool.Definition{Name: "cron"})}, Agents: []agent.Agent{
+	w := d.Open(t, harness.Options{Tools: []tool.Tool{spied, tool.ClientSide(tool.Definition{Name: "cron"})}, Agents: []agent.Agent{
 		{Name: "assistant", Model: "openai/stand-in", Tools: []string{"note", "spied"}},
 		{Name: "bob", Model: "openai/stand-in", Tools: []string{"note"}},
 	}, Configure: func(c *threadmill.Config) {

@@ -69,6 +69,9 @@ func TestDocumentsOfProgram(t *testing.T) {
 		added, err := docs.Add(w.Ctx(), threadmill.NewDocument{Source: "empty.md", Content: []byte{}})
 		require.NoError(t, err)
 		doc, err := docs.Await(w.Ctx(), added.ID)
+		var failed *threadmill.DocumentError
+		require.ErrorAs(t, err, &failed)
+		require.Equal(t, threadmill.DocumentError{ID: added.ID, Source: "empty.md", Reason: doc.Error}, *failed)
 		require.ErrorContains(t, err, `the document "empty.md" failed`)
 		require.ErrorContains(t, err, "no text")
 		require.Equal(t, store.KnowledgeFailed, doc.Status)

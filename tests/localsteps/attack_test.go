@@ -174,7 +174,7 @@ func TestLocalAttempts(t *testing.T) {
 			return "", tool.Retryable(errors.New("shaken"))
 		}
 		return "still", nil
-	}, tool.Idempotent(2))
+	}, tool.Idempotent(), tool.MaxAttempts(2))
 	w := harness.New(t, harness.Options{Tools: []tool.Tool{shaky}})
 	id := w.Open()
 	check.Paced(w, id, func() { w.SayBySignal(id, "use shaky {}") })

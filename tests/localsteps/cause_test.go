@@ -37,8 +37,8 @@ func answering(_ killing.Worker, c *threadmill.Config) error {
 			return "", &tool.InputRequired{Questions: []event.InputQuestion{{ID: "how", Kind: event.InputForm, Message: "How?", Schema: json.RawMessage(`{"type":"object","properties":{"way":{"type":"string"}}}`)}}}
 		}
 		return string(call.Input.Answers["how"].Content), nil
-	}, tool.Idempotent(3))
-	c.Tools = append(c.Tools, asks, tool.Client(tool.Definition{Name: "camera", Description: "Takes a photo."}))
+	}, tool.Idempotent())
+	c.Tools = append(c.Tools, asks, tool.ClientSide(tool.Definition{Name: "camera", Description: "Takes a photo."}))
 	c.Agents[0].Tools = append(c.Agents[0].Tools, "asks", "camera")
 	return nil
 }

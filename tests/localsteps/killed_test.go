@@ -30,7 +30,7 @@ func telling(w killing.Worker, c *threadmill.Config) error {
 	},
 	) (string, error) {
 		return "looked: " + in.How, w.Tell(ctx, "look", in.How)
-	}, tool.Idempotent(3))
+	}, tool.Idempotent())
 	c.Store, c.StaleAfter = killing.Telling{Store: teststore.Of(c.Store), Worker: w}, killing.StaleAfter
 	c.Tools = append(c.Tools, look)
 	c.Agents[0].Tools = []string{"act", "look"}

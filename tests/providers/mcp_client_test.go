@@ -101,7 +101,7 @@ func awaitSuite(ctx context.Context, m *mcp.Manager, logins *suiteLogins) error 
 
 // mcpAnswer calls a tool, logs in if necessary, and accepts what it asks with empty values.
 func mcpAnswer(ctx context.Context, t tool.Tool, arguments string, logins *suiteLogins, values ...string) (tool.Result, error) {
-	call := tool.Call{ID: "c1", Arguments: arguments, Namespace: "default", Progress: func(any) {}}
+	call := tool.Call{ID: "c1", Arguments: arguments, Namespace: "default", OnProgress: func(any) {}}
 	for {
 		res, err := t.Call(ctx, call)
 		need, asks := errors.AsType[*tool.InputRequired](err)
@@ -284,7 +284,7 @@ func TestMCPEverything(t *testing.T) {
 			progress, failed := make(chan any, 100), make(chan error, 1)
 			long := mcpTool(t, m, p+"trigger-long-running-operation")
 			go func() {
-				_, err := long.Call(t.Context(), tool.Call{ID: "c1", Arguments: `{"duration":3600,"steps":36000}`, Progress: func(data any) {
+				_, err := long.Call(t.Context(), tool.Call{ID: "c1", Arguments: `{"duration":3600,"steps":36000}`, OnProgress: func(data any) {
 					select {
 					case progress <- data:
 					default:

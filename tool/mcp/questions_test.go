@@ -48,7 +48,7 @@ func answering(t *testing.T, one tool.Tool, answers ...event.InputAnswer) (out t
 	t.Helper()
 	var input *tool.Input
 	for {
-		res, err := one.Call(t.Context(), tool.Call{ID: "c1", Arguments: "{}", Namespace: "default", Input: input, Progress: func(any) {}})
+		res, err := one.Call(t.Context(), tool.Call{ID: "c1", Arguments: "{}", Namespace: "default", Input: input, OnProgress: func(any) {}})
 		need, asks := errors.AsType[*tool.InputRequired](err)
 		if !asks {
 			require.NoError(t, err)

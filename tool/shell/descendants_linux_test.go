@@ -77,7 +77,7 @@ func testWorker(raw string) int {
 	if err != nil {
 		panic(err)
 	}
-	res, err := sh.Call(context.Background(), tool.Call{ID: "c1", Arguments: string(in), Progress: func(any) {}})
+	res, err := sh.Call(context.Background(), tool.Call{ID: "c1", Arguments: string(in), OnProgress: func(any) {}})
 	if err != nil {
 		panic(err)
 	}

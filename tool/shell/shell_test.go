@@ -377,7 +377,7 @@ func TestWorkingDirectory(t *testing.T) {
 	at := func(working, directory string) (tool.Result, error) {
 		return sh.Call(context.Background(), tool.Call{
 			ID: "c1", WorkingDirectory: working, Arguments: `{"command":"pwd","directory":"` + directory + `"}`,
-			Exec: event.NewExecutionContext(context.Background(), "t"), Progress: func(any) {},
+			Exec: event.NewExecutionContext(context.Background(), "t"), OnProgress: func(any) {},
 		})
 	}
 	for working, wants := range map[string][2]string{"": {"", root}, filepath.Join(root, "sub"): {"deep", filepath.Join(root, "sub", "deep")}} {

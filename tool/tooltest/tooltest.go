@@ -69,14 +69,14 @@ func NewCall(t testing.TB, arguments string) (tool.Call, *Progress) {
 	t.Helper()
 	p := &Progress{t: t, changed: make(chan struct{})}
 	return tool.Call{
-		ID:        "call_1",
-		Arguments: arguments,
-		Namespace: "default",
-		ThreadID:  "thread-1",
-		Agent:     "assistant",
-		Attempt:   1,
-		Exec:      event.NewExecutionContext(t.Context(), "trace-1"),
-		Progress:  p.add,
+		ID:         "call_1",
+		Arguments:  arguments,
+		Namespace:  "default",
+		ThreadID:   "thread-1",
+		Agent:      "assistant",
+		Attempt:    1,
+		Exec:       event.NewExecutionContext(t.Context(), "trace-1"),
+		OnProgress: p.add,
 	}, p
 }
 

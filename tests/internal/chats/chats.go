@@ -31,8 +31,8 @@ func New(t testing.TB, scenario string, origins ...string) *harness.Harness {
 	) (string, error) {
 		return "asked: " + in.Text, nil
 	})
-	locate := tool.Client(tool.Definition{Name: "locate", Description: "Where the person is."})
-	exactly := tool.Client(tool.Definition{Name: "locate_exactly", Description: "Where exactly the person is.", NeedsApproval: true})
+	locate := tool.ClientSide(tool.Definition{Name: "locate", Description: "Where the person is."})
+	exactly := tool.ClientSide(tool.Definition{Name: "locate_exactly", Description: "Where exactly the person is.", NeedsApproval: true})
 	hurry := tool.MustFunc("hurry", "Asks, and does not wait long.", func(context.Context, tool.Call, struct{}) (string, error) { return "hurried", nil })
 	report := tool.MustFunc("report", "Reports its progress.", func(_ context.Context, call tool.Call, _ struct{}) (string, error) {
 		call.Progress("half")

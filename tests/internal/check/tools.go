@@ -96,8 +96,8 @@ func (s *Spy) WhenCalled(look func(tool.Call)) {
 func ClientTools() []tool.Tool {
 	parameters := json.RawMessage(`{"type":"object","properties":{"of":{"type":"string"}},"additionalProperties":false}`)
 	return []tool.Tool{
-		tool.Client(tool.Definition{Name: "photo", Description: "Takes a photo.", Parameters: parameters}),
-		tool.Client(tool.Definition{Name: "glance", Description: "Takes a look.", Deadline: time.Second}),
-		tool.Client(tool.Definition{Name: "record", Description: "Records a film.", Parameters: parameters, NeedsApproval: true, ApprovalReason: "people are seen"}),
+		tool.ClientSide(tool.Definition{Name: "photo", Description: "Takes a photo.", Parameters: parameters}),
+		tool.ClientSide(tool.Definition{Name: "glance", Description: "Takes a look.", Deadline: time.Second}),
+		tool.ClientSide(tool.Definition{Name: "record", Description: "Records a film.", Parameters: parameters, NeedsApproval: true, ApprovalReason: "people are seen"}),
 	}
 }

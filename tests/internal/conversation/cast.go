@@ -37,11 +37,11 @@ func publishing(publish Publish) tool.Tool {
 	},
 	) (string, error) {
 		return "published: " + in.Text, publish(ctx, c)
-	}, tool.NeedsApproval("it cannot be taken back"), tool.Idempotent(attempts))
+	}, tool.NeedsApproval("it cannot be taken back"), tool.Idempotent(), tool.MaxAttempts(attempts))
 }
 
 // screen is a client-side tool.
-var screen = tool.Client(tool.Definition{
+var screen = tool.ClientSide(tool.Definition{
 	Name: "look_at_screen", Description: "Says what a person has on the screen.",
 	Parameters: json.RawMessage(`{"type":"object","properties":{},"additionalProperties":false}`), Deadline: time.Hour,
 })
