@@ -15,7 +15,7 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/threadmill/threadmill/starter/cli"
+	"github.com/threadmill/threadmill/internal/cli"
 )
 
 func main() {

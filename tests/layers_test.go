@@ -41,7 +41,7 @@ var layers = [][]string{
 	{"."},
 	{"internal/program"},
 	{"app"},
-	{"worker", "starter"},
+	{"worker", "internal/cli", "starter"},
 }
 
 // boundary restricts the packages that the packages of some rooms may reach, directly or

@@ -5,8 +5,10 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
+	"os"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -94,4 +96,26 @@ func docTags(file *ast.File) []ast.Node {
 		return true
 	})
 	return found
+}
+
+// TestPackages: docs/packages.md says of each public package whether it is promised, and names no other.
+func TestPackages(t *testing.T) {
+	listed, err := os.ReadFile("../docs/packages.md")
+	require.NoError(t, err)
+	var named []string
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?) \\|").FindAllStringSubmatch(string(listed), -1) {
+		for _, name := range regexp.MustCompile("`(.*?)`").FindAllStringSubmatch(row[1], -1) {
+			named = append(named, name[1])
+		}
+	}
+	public := []string{"threadmilltest"}
+	for name := range importsOf(t, "./...") {
+		switch {
+		case name == ".":
+			public = append(public, "threadmill")
+		case name != "worker" && name != "starter" && !strings.Contains("/"+name+"/", "/internal/") && !strings.Contains(strings.Split(name, "/")[0], "."):
+			public = append(public, name)
+		}
+	}
+	require.ElementsMatch(t, public, named)
 }

@@ -54,7 +54,7 @@ type Definition struct {
 	Detached bool
 
 	// Client makes a connected client run the calls and return the results by signal or update
-	// "tool_result", within Deadline. [Tool].Call is then never called. See [Client].
+	// "tool_result", within Deadline. [Tool].Call is then never called. See [ClientSide].
 	Client bool
 
 	// TaskQueue is the task queue on which the calls run, for a tool that only some workers can run:

@@ -11,8 +11,8 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/api"
+	"github.com/threadmill/threadmill/internal/cli"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/starter/cli"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"

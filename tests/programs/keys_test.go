@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/cli"
 	"github.com/threadmill/threadmill/internal/testenv"
-	"github.com/threadmill/threadmill/starter/cli"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 )
 

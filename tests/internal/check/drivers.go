@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/starter/cli"
+	"github.com/threadmill/threadmill/internal/cli"
 	"github.com/threadmill/threadmill/tests/internal/bare"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/threadmill/threadmill/internal/api"
-	"github.com/threadmill/threadmill/starter/internal/render"
+	"github.com/threadmill/threadmill/internal/cli/render"
 	"github.com/threadmill/threadmill/tool"
 )
 

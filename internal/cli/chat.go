@@ -15,8 +15,8 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/api"
+	"github.com/threadmill/threadmill/internal/cli/console"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/starter/internal/console"
 )
 
 const (

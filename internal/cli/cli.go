@@ -16,8 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/threadmill/threadmill/internal/buildinfo"
+	"github.com/threadmill/threadmill/internal/cli/render"
 	"github.com/threadmill/threadmill/internal/term"
-	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
 // Exit codes of [Run].

@@ -7,9 +7,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/threadmill/threadmill/internal/cli/render"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
-	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
 // schedules is the part of a [threadclient.Client] that these commands use.

@@ -13,7 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/api"
-	"github.com/threadmill/threadmill/starter/internal/render"
+	"github.com/threadmill/threadmill/internal/cli/render"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/postgres"
 	"github.com/threadmill/threadmill/store/sqlite"

@@ -9,10 +9,10 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/api"
+	"github.com/threadmill/threadmill/internal/cli/console"
+	"github.com/threadmill/threadmill/internal/cli/render"
 	"github.com/threadmill/threadmill/internal/term"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/starter/internal/console"
-	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
 // session is one chat. All fields but the channels belong to the loop; slow work runs beside it and

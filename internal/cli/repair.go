@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/threadmill/threadmill/internal/cli/render"
 	"github.com/threadmill/threadmill/internal/repair"
-	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
 // repairCommands mend what differs between the store and Temporal.

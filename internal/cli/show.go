@@ -14,8 +14,8 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/api"
+	"github.com/threadmill/threadmill/internal/cli/render"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
 // shown is the result of show.

@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/threadmill/threadmill/internal/api"
+	"github.com/threadmill/threadmill/internal/cli/render"
 	"github.com/threadmill/threadmill/internal/strictyaml"
-	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
 // maxAgentFile bounds the size of an agent's file, in bytes. The API checks the definition.

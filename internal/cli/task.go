@@ -7,8 +7,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/cli/render"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
 // tasks is the part of a client of threads that these commands use.

@@ -17,11 +17,11 @@ import (
 	"go.temporal.io/sdk/log"
 
 	"github.com/threadmill/threadmill/internal/api"
+	"github.com/threadmill/threadmill/internal/cli/console"
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
-	"github.com/threadmill/threadmill/starter/internal/console"
 )
 
 // The environment variables of this program besides those that Temporal's client reads.

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/agent"
-	"github.com/threadmill/threadmill/starter/internal/render"
+	"github.com/threadmill/threadmill/internal/cli/render"
 )
 
 var inUTC = render.TableOptions{Location: time.UTC, Width: 20}

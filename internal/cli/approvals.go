@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/threadmill/threadmill/internal/cli/render"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
-	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
 // overviewWidth is the number of characters of a call's arguments in the list of all threads.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/internal/buildinfo"
+	"github.com/threadmill/threadmill/internal/cli/render"
 	"github.com/threadmill/threadmill/internal/doctor"
-	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
 // doctorCommands check the installation.

@@ -13,9 +13,9 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/api"
+	"github.com/threadmill/threadmill/internal/cli/render"
 	"github.com/threadmill/threadmill/internal/term"
 	"github.com/threadmill/threadmill/signals"
-	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
 const (

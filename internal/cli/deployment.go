@@ -12,8 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"
 
+	"github.com/threadmill/threadmill/internal/cli/render"
 	"github.com/threadmill/threadmill/internal/deployment"
-	"github.com/threadmill/threadmill/starter/internal/render"
 )
 
 // deploymentCommands look at the builds of the workers.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/threadmill/threadmill/starter/internal/render"
+	"github.com/threadmill/threadmill/internal/cli/render"
 )
 
 // retentionCommands show what is deleted by its age.
