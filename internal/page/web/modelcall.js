@@ -80,7 +80,7 @@ export function tokenFacts(usage) {
   const tokens = (n, part, what) => `${n.toLocaleString()}${part ? ` (${part.toLocaleString()} ${what})` : ""}`;
   return [
     ["Tokens in", tokens(usage.inputTokens, usage.cachedTokens, "cached")],
-    ["Written to the cache", usage.cacheWriteTokens?.toLocaleString()],
+    ["Written to the cache", usage.cacheWriteTokens?.toLocaleString() ?? ""],
     ["Tokens out", tokens(usage.outputTokens, usage.reasoningTokens, "thoughts")],
   ];
 }
