@@ -47,7 +47,7 @@ func (m *model) Generate(ctx context.Context, req llm.Request, onDelta func(llm.
 	m.mu.Unlock()
 	if m.answer == nil {
 		onDelta(llm.Delta{Text: "ok"})
-		return llm.Response{Type: llm.TypeText, Content: "ok", Usage: event.Usage{InputTokens: 3, OutputTokens: 1}, Model: "small-1"}, nil
+		return llm.Response{Type: llm.TypeText, Content: "ok", Usage: event.Usage{InputTokens: 3, OutputTokens: 1}, Model: "small-1", Tier: "flex"}, nil
 	}
 	return m.answer(ctx, req, onDelta)
 }

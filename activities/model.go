@@ -520,17 +520,12 @@ func (c *modelCall) keep(ctx context.Context, res llm.Response, interrupted bool
 
 func (c *modelCall) records(ctx context.Context, res llm.Response, over excess, interrupted bool) []event.Record {
 	now := time.Now()
-	model := c.agent.Model
-	if res.Model != "" {
-		provider, _, _ := strings.Cut(c.agent.Model, "/")
-		model = provider + "/" + res.Model
-	}
 	record := func(id, typ string, payload any) event.Record {
 		return event.NewRecord(id, typ, c.in.TraceID, c.in.EventID, now, payload).In(c.eventID())
 	}
 	took := now.Sub(c.started).Milliseconds()
 	out := []event.Record{record(c.llmCallID(), event.TypeLLMCall, event.LLMCall{
-		Agent: c.agent.Name, Model: model, MessageID: c.in.MessageID, Step: c.in.Step, Attempt: c.attempt,
+		Agent: c.agent.Name, Model: c.agent.Model, AnsweredBy: res.Model, Tier: res.Tier, MessageID: c.in.MessageID, Step: c.in.Step, Attempt: c.attempt,
 		Usage: res.Usage, Messages: len(c.context), FinishReason: res.FinishReason, DurationMS: took, Context: c.saw, Opaque: res.Opaque,
 		RejectedCalls: over.rejected, Failed: c.failed,
 	})}

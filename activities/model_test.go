@@ -32,9 +32,11 @@ func TestReply(t *testing.T) {
 		ID: "e1.0.1", ThreadID: "t1", SenderID: "assistant", SenderType: event.CreatedByAgent, Role: "assistant", Content: "ok",
 		AgentID: "assistant", ReplyToMessageID: "e1", Usage: event.Usage{InputTokens: 3, OutputTokens: 1}, DurationMS: m.DurationMS,
 	}, m, "S4-19 S4-23")
-	require.Equal(t, stored[event.LLMCall](w, "e1.0.1.llm").DurationMS, m.DurationMS)
+	call := stored[event.LLMCall](w, "e1.0.1.llm")
+	require.Equal(t, m.DurationMS, call.DurationMS)
+	require.Equal(t, []string{"fake/small", "small-1", "flex"}, []string{call.Model, call.AnsweredBy, call.Tier})
 	m.Usage, m.DurationMS = event.Usage{}, 0 // the workflow has them once
-	require.Equal(t, step.ModelReply{Agent: "assistant", Model: "fake/small-1", Message: m, Usage: event.Usage{InputTokens: 3, OutputTokens: 1}, MaxSteps: agent.DefaultMaxSteps}, reply)
+	require.Equal(t, step.ModelReply{Agent: "assistant", Model: "fake/small", Message: m, Usage: event.Usage{InputTokens: 3, OutputTokens: 1}, MaxSteps: agent.DefaultMaxSteps}, reply)
 	shown := ""
 	for _, e := range w.live() {
 		if e.Event != nil && e.Event.Type == event.EventStream {

@@ -44,7 +44,7 @@ func (p checkingProvider) Generate(ctx context.Context, req llm.Request, onDelta
 		shown.end()
 	}
 	res.Content, res.Thought, res.ToolCalls = p.r.Text(res.Content), p.r.Text(res.Thought), p.calls(res.ToolCalls, req.Tools)
-	res.Model, res.FinishReason = p.r.Text(res.Model), p.r.Text(res.FinishReason)
+	res.Model, res.Tier, res.FinishReason = p.r.Text(res.Model), p.r.Text(res.Tier), p.r.Text(res.FinishReason)
 	if res.Opaque != nil && !bytes.Equal(p.r.JSON(res.Opaque.Data), res.Opaque.Data) {
 		res.Opaque = nil // a provider accepts no changed parts
 	}

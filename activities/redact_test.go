@@ -37,8 +37,8 @@ func TestReplyIsChecked(t *testing.T) {
 	p := replies(func(req llm.Request) llm.Response {
 		sent = req
 		return llm.Response{
-			Model: "of " + secret, FinishReason: secret + " " + long, ToolCalls: calls(secret, "real@mail.example"),
-			Usage: event.Usage{InputTokens: math.MaxInt, OutputTokens: -5, CachedTokens: 2},
+			Model: "of " + secret, Tier: secret, FinishReason: secret + " " + long, ToolCalls: calls(secret, "real@mail.example"),
+			Usage: event.Usage{InputTokens: math.MaxInt, OutputTokens: -5, CachedTokens: 2, CacheWriteTokens: 8, CacheWriteHourTokens: 9},
 		}
 	})
 	req := llm.Request{Tools: []llm.Tool{{Name: "real@mail.example"}}, Messages: []llm.Message{
@@ -51,8 +51,8 @@ func TestReplyIsChecked(t *testing.T) {
 		res, err := checkedProvider(tt.r, p).Generate(t.Context(), req, nil)
 		require.NoError(t, err)
 		require.Equal(t, llm.Response{
-			Model: "of " + tt.madeUp, FinishReason: tt.reason[:125] + "…", ToolCalls: calls(tt.madeUp, "real@mail.example"),
-			Usage: event.Usage{InputTokens: math.MaxInt32, CachedTokens: 2},
+			Model: "of " + tt.madeUp, Tier: tt.madeUp, FinishReason: tt.reason[:125] + "…", ToolCalls: calls(tt.madeUp, "real@mail.example"),
+			Usage: event.Usage{InputTokens: math.MaxInt32, CachedTokens: 2, CacheWriteTokens: 8, CacheWriteHourTokens: 8},
 		}, res)
 		require.Equal(t, calls(tt.madeUp, "real@mail.example"), sent.Messages[0].ToolCalls)
 		require.Equal(t, tt.madeUp, sent.Messages[1].Name)

@@ -100,7 +100,7 @@ func TestTunedStep(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, llm.Message{Role: "system", Content: "You help.\n\nBe brief."}, w.model.requests[0].Messages[0], "S2-18")
 	require.Equal(t, "large", w.model.requests[0].Model)
-	require.Equal(t, "other/small-1", reply.Model)
+	require.Equal(t, "other/large", reply.Model)
 
 	in.MessageID, in.Instructions, in.Model = "e1.0.2", "", ""
 	_, err = w.callModel(in)

@@ -391,10 +391,11 @@ func TestRoles(t *testing.T) {
 }
 
 func TestUsageAdds(t *testing.T) {
-	u := event.Usage{InputTokens: 1, OutputTokens: 2, ReasoningTokens: 3, CachedTokens: 4}
-	require.Equal(t, event.Usage{InputTokens: 2, OutputTokens: 4, ReasoningTokens: 6, CachedTokens: 8}, u.Add(u))
+	u := event.Usage{InputTokens: 1, OutputTokens: 2, ReasoningTokens: 3, CachedTokens: 4, CacheWriteTokens: 5, CacheWriteHourTokens: 6}
+	require.Equal(t, event.Usage{InputTokens: 2, OutputTokens: 4, ReasoningTokens: 6, CachedTokens: 8, CacheWriteTokens: 10, CacheWriteHourTokens: 12}, u.Add(u))
 	huge := event.Usage{InputTokens: math.MaxInt, OutputTokens: -1, ModelCalls: 1}
-	require.Equal(t, event.Usage{InputTokens: 1<<53 - 1, OutputTokens: 2, ReasoningTokens: 3, CachedTokens: 4, ModelCalls: 2}, u.Add(huge).Add(huge))
+	u.InputTokens, u.ModelCalls = 1<<53-1, 2
+	require.Equal(t, u, event.Usage{OutputTokens: 2, ReasoningTokens: 3, CachedTokens: 4, CacheWriteTokens: 5, CacheWriteHourTokens: 6}.Add(huge).Add(huge))
 }
 
 func TestItemJSON(t *testing.T) {

@@ -200,8 +200,18 @@ func (r Record) Undecided() []string {
 
 // LLMCall is the payload of an "llm_call" record: one successful model call.
 type LLMCall struct {
-	Agent     string `json:"agent"`
-	Model     string `json:"model"`
+	Agent string `json:"agent"`
+
+	// Model is the model that was called, as "provider/model".
+	Model string `json:"model"`
+
+	// AnsweredBy is the provider's name of the model that answered. It may be a version of Model, or
+	// another model. Empty if the provider does not tell.
+	AnsweredBy string `json:"answeredBy,omitempty"`
+
+	// Tier is the service tier of the call, as the provider names it. Empty if it does not tell.
+	Tier string `json:"tier,omitempty"`
+
 	MessageID string `json:"messageId"`
 	Step      int    `json:"step"`
 	Attempt   int    `json:"attempt"`
@@ -316,6 +326,14 @@ type Usage struct {
 	// Of the request, those that the provider had cached.
 	CachedTokens int `json:"cachedTokens,omitempty"`
 
+	// Of the request, those that the provider wrote to its cache.
+	//
+	// They are part of InputTokens, as CachedTokens are.
+	CacheWriteTokens int `json:"cacheWriteTokens,omitempty"`
+
+	// Of the tokens written to the cache, those with a lifetime of an hour. The others live for minutes.
+	CacheWriteHourTokens int `json:"cacheWriteHourTokens,omitempty"`
+
 	// Of a sum: the model calls that it is of.
 	ModelCalls int `json:"modelCalls,omitempty"`
 }
@@ -327,11 +345,13 @@ const maxUsage = math.MaxInt >> 10
 func (u Usage) Add(v Usage) Usage {
 	sum := func(a, b int) int { return min(min(max(a, 0), maxUsage)+min(max(b, 0), maxUsage), maxUsage) }
 	return Usage{
-		InputTokens:     sum(u.InputTokens, v.InputTokens),
-		OutputTokens:    sum(u.OutputTokens, v.OutputTokens),
-		ReasoningTokens: sum(u.ReasoningTokens, v.ReasoningTokens),
-		CachedTokens:    sum(u.CachedTokens, v.CachedTokens),
-		ModelCalls:      sum(u.ModelCalls, v.ModelCalls),
+		InputTokens:          sum(u.InputTokens, v.InputTokens),
+		OutputTokens:         sum(u.OutputTokens, v.OutputTokens),
+		ReasoningTokens:      sum(u.ReasoningTokens, v.ReasoningTokens),
+		CachedTokens:         sum(u.CachedTokens, v.CachedTokens),
+		CacheWriteTokens:     sum(u.CacheWriteTokens, v.CacheWriteTokens),
+		CacheWriteHourTokens: sum(u.CacheWriteHourTokens, v.CacheWriteHourTokens),
+		ModelCalls:           sum(u.ModelCalls, v.ModelCalls),
 	}
 }
 

@@ -18,6 +18,9 @@ type Provider interface {
 	// and the part of the response that had arrived. Any other error is an *[Error].
 	//
 	// If onDelta is nil, the response is not streamed. It is the same.
+	//
+	// A provider that cannot do what a request asks for, such as a [ResponseFormat], returns an
+	// [*Error] that is not retryable instead of ignoring it.
 	Generate(ctx context.Context, req Request, onDelta func(Delta)) (Response, error)
 }
 
@@ -46,6 +49,13 @@ type Request struct {
 	//
 	// The provider receives it unchanged: low, medium, high or a value of its own.
 	ReasoningEffort string `json:"reasoningEffort,omitempty"`
+
+	// Whether the model calls tools: none, required, or "tool:" with the name of the tool that it must call. Missing: the model decides.
+	ToolChoice ToolChoice `json:"toolChoice,omitempty"`
+
+	// The form that the text of the reply must have. Missing: any text.
+	ResponseFormat *ResponseFormat `json:"responseFormat,omitempty"`
+
 	// MaxReplyBytes is the maximum size of the response: its text, thoughts, tool calls and opaque
 	// parts. Providers count a piece as at least [MinPieceBytes], and fail with [CodeReplyTooLarge].
 	// 0 = [DefaultMaxReplyBytes].
@@ -139,8 +149,11 @@ type Response struct {
 	ToolCalls []event.ToolCall
 	Usage     event.Usage
 
-	// Model is the provider's name of the model that responded.
+	// Model is the provider's name of the model that responded. Empty if the provider does not tell.
 	Model string
+
+	// Tier is the service tier of the call, as the provider names it. Empty if it does not tell.
+	Tier string
 
 	// FinishReason is one of the Finish constants, or the provider's own word: see [Response.Bounded].
 	FinishReason string
@@ -149,21 +162,25 @@ type Response struct {
 	Opaque *event.Opaque
 }
 
-// maxWord is the maximum size of Response.Model and FinishReason, in bytes.
+// maxWord is the maximum size of Response.Model, Tier and FinishReason, in bytes.
 const maxWord = 128
 
-// Bounded returns a response whose Model and FinishReason have at most 128 bytes, and whose counts of tokens are 0 to 1<<31 - 1: sums
-// of them, and what stores keep, must not overflow with what a provider claims.
+// Bounded returns a response whose Model, Tier and FinishReason have at most 128 bytes, and whose counts of tokens are 0 to 1<<31 - 1:
+// sums of them, and what stores keep, must not overflow with what a provider claims. No part of the tokens written to the cache
+// exceeds the whole.
 func (r Response) Bounded() Response {
-	for _, word := range []*string{&r.Model, &r.FinishReason} {
+	for _, word := range []*string{&r.Model, &r.Tier, &r.FinishReason} {
 		if len(*word) > maxWord {
 			*word = (*word)[:maxWord-len("…")] + "…"
 		}
 		*word = strings.ToValidUTF8(*word, "")
 	}
-	for _, count := range []*int{&r.Usage.InputTokens, &r.Usage.OutputTokens, &r.Usage.ReasoningTokens, &r.Usage.CachedTokens} {
+	u := &r.Usage
+	for _, count := range []*int{&u.InputTokens, &u.OutputTokens, &u.ReasoningTokens, &u.CachedTokens, &u.CacheWriteTokens, &u.CacheWriteHourTokens} {
 		*count = min(max(*count, 0), math.MaxInt32)
 	}
+	u.CacheWriteTokens = min(u.CacheWriteTokens, u.InputTokens)
+	u.CacheWriteHourTokens = min(u.CacheWriteHourTokens, u.CacheWriteTokens)
 	return r
 }
 

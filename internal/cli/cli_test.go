@@ -351,7 +351,7 @@ func TestShow(t *testing.T) {
 	w.waiting = []event.ApprovalRequest{{ToolCallID: "call_7", ToolName: "shell_cmd", Arguments: `{}`}}
 	out := w.ok("show", "t1")
 	require.Equal(t, `thread t1 · idle · demo · A talk
-  waiting: 0 events, 1 approvals · tokens: 0 in (0 cached), 0 out, 0 model calls · history: 0 events
+  waiting: 0 events, 1 approvals · tokens: 0 in (0 cached, 0 written to the cache), 0 out, 0 model calls · history: 0 events
   failed: e1: no key
 
 ann › hello

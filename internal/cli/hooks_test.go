@@ -137,7 +137,7 @@ func TestShowDeciding(t *testing.T) {
 	require.Equal(t, `thread t1 · running · demo
   demo: step 1, hooks (note)
   waits for hooks: guard, audit on tool_call e1.0.1.calls (workflow hook/default/t1/e1.0.1.calls)
-  waiting: 0 events, 0 approvals · tokens: 0 in (0 cached), 0 out, 0 model calls · history: 0 events
+  waiting: 0 events, 0 approvals · tokens: 0 in (0 cached, 0 written to the cache), 0 out, 0 model calls · history: 0 events
 `, out)
 }
 

@@ -158,8 +158,8 @@ func stateLines(s signals.State) []string {
 			lines = append(lines, fmt.Sprintf("  waits for hooks: %s on %s %s (workflow %s)", strings.Join(d.Hooks, ", "), d.EventType, d.EventID, d.WorkflowID))
 		}
 	}
-	lines = append(lines, fmt.Sprintf("  waiting: %d events, %d approvals · tokens: %d in (%d cached), %d out, %d model calls · history: %d events",
-		s.QueueLength, s.Approvals, s.Usage.InputTokens, s.Usage.CachedTokens, s.Usage.OutputTokens, s.Usage.ModelCalls, s.HistoryEvents))
+	lines = append(lines, fmt.Sprintf("  waiting: %d events, %d approvals · tokens: %d in (%d cached, %d written to the cache), %d out, %d model calls · history: %d events",
+		s.QueueLength, s.Approvals, s.Usage.InputTokens, s.Usage.CachedTokens, s.Usage.CacheWriteTokens, s.Usage.OutputTokens, s.Usage.ModelCalls, s.HistoryEvents))
 	if len(s.LLMCalls) > 0 {
 		lines = append(lines, "  model calls since the last user message: "+modelCalls(s)+" (turn limit)")
 	}

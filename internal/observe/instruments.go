@@ -21,7 +21,7 @@ type instruments struct {
 	approvalAge, retentionAge                                                     metric.Float64Gauge
 	inferenceDuration, firstChunk, operationDuration, toolDuration                metric.Float64Histogram
 	tokenUsage                                                                    metric.Int64Histogram
-	inputTokens, outputTokens, cacheRead, reasoning                               metric.Int64Counter
+	inputTokens, outputTokens, cacheRead, cacheWrite, reasoning                   metric.Int64Counter
 }
 
 // Boundaries of histograms.
@@ -79,6 +79,7 @@ func newInstruments(m metric.Meter) (*instruments, error) {
 		inputTokens:       counter(MetricInputTokens, "{token}", "Tokens of requests, with cached ones."),
 		outputTokens:      counter(MetricOutputTokens, "{token}", "Tokens of replies, with thoughts."),
 		cacheRead:         counter(MetricCacheRead, "{token}", "Tokens of requests that the provider had cached."),
+		cacheWrite:        counter(MetricCacheWrite, "{token}", "Tokens of requests that the provider wrote to its cache."),
 		reasoning:         counter(MetricReasoning, "{token}", "Tokens of thoughts."),
 	}
 	var err error

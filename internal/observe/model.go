@@ -109,7 +109,11 @@ func (o *Observer) usage(ctx context.Context, u event.Usage, set metric.Measurem
 		counter metric.Int64Counter
 		n       int
 	}{
-		{o.meters.inputTokens, u.InputTokens}, {o.meters.outputTokens, u.OutputTokens}, {o.meters.cacheRead, u.CachedTokens}, {o.meters.reasoning, u.ReasoningTokens},
+		{o.meters.inputTokens, u.InputTokens},
+		{o.meters.outputTokens, u.OutputTokens},
+		{o.meters.cacheRead, u.CachedTokens},
+		{o.meters.cacheWrite, u.CacheWriteTokens},
+		{o.meters.reasoning, u.ReasoningTokens},
 	} {
 		c.counter.Add(ctx, int64(c.n), set, modality)
 	}
@@ -123,7 +127,7 @@ func (o *Observer) usageAttributes(res llm.Response) []attribute.KeyValue {
 	u := res.Bounded().Usage
 	list := []attribute.KeyValue{
 		attribute.Int(AttrInputTokens, u.InputTokens), attribute.Int(AttrOutputTokens, u.OutputTokens),
-		attribute.Int(AttrCacheRead, u.CachedTokens), attribute.Int(AttrReasoning, u.ReasoningTokens),
+		attribute.Int(AttrCacheRead, u.CachedTokens), attribute.Int(AttrCacheWrite, u.CacheWriteTokens), attribute.Int(AttrReasoning, u.ReasoningTokens),
 	}
 	if res.Model != "" {
 		list = append(list, attribute.String(AttrResponseModel, o.text(res.Model, maxName)))

@@ -153,7 +153,7 @@ func TestModelsKeepTheirAbilities(t *testing.T) {
 
 func TestModelCall(t *testing.T) {
 	r := record(t)
-	good := &embedder{provider{res: llm.Response{Model: "m-1", FinishReason: llm.FinishStop, Usage: event.Usage{InputTokens: 10, OutputTokens: 4, CachedTokens: 6, ReasoningTokens: 1}}}}
+	good := &embedder{provider{res: llm.Response{Model: "m-1", FinishReason: llm.FinishStop, Usage: event.Usage{InputTokens: 10, OutputTokens: 4, CachedTokens: 6, CacheWriteTokens: 3, ReasoningTokens: 1}}}}
 	bad := &provider{err: &llm.Error{Provider: "bad", StatusCode: 429, Code: "made-up-by-strangers", Message: "secret"}}
 	models := r.Models(map[string]llm.Provider{"good": good, "bad": bad})
 	var shown []string
@@ -169,6 +169,7 @@ func TestModelCall(t *testing.T) {
 	require.EqualValues(t, 10, r.sum(t, MetricInputTokens, goodOnes))
 	require.EqualValues(t, 4, r.sum(t, MetricOutputTokens, goodOnes))
 	require.EqualValues(t, 6, r.sum(t, MetricCacheRead, goodOnes))
+	require.EqualValues(t, 3, r.sum(t, MetricCacheWrite, goodOnes))
 	require.EqualValues(t, 1, r.sum(t, MetricReasoning, goodOnes))
 	require.EqualValues(t, 1, r.sum(t, MetricFirstChunk, attribute.KeyValue{}))
 	require.EqualValues(t, 1, r.sum(t, MetricInferenceDuration, attribute.String(AttrErrorType, "429")))
@@ -178,6 +179,8 @@ func TestModelCall(t *testing.T) {
 	spans := r.spans.Ended()
 	require.Len(t, spans, 3)
 	require.Equal(t, "chat m", spans[0].Name())
+	require.Contains(t, spans[0].Attributes(), attribute.Int(AttrCacheWrite, 3))
+	require.Contains(t, spans[0].Attributes(), attribute.String(AttrResponseModel, "m-1"))
 	require.Equal(t, "429", spans[1].Status().Description, "the message may have content")
 	require.Empty(t, spans[1].Events())
 	require.Equal(t, "embeddings e", spans[2].Name())

@@ -29,11 +29,14 @@ type modelCallOutput struct {
 
 type modelCallView struct {
 	Agent     string      `json:"agent" doc:"The agent that replied"`
-	Model     string      `json:"model" doc:"The model that replied, after the name of its provider"`
+	Model     string      `json:"model" doc:"The model that was called, after the name of its provider"`
 	MessageID string      `json:"messageId" doc:"The id of the reply"`
 	Step      int         `json:"step" doc:"The number of the call in the agent's run, from 1"`
 	Attempt   int         `json:"attempt" doc:"The attempt that succeeded, from 1"`
 	Usage     event.Usage `json:"usage" doc:"The tokens of the call"`
+
+	AnsweredBy string `json:"answeredBy,omitempty" doc:"The provider's name of the model that answered, which may be a version of the model, or another one. Missing: the provider does not tell"`
+	Tier       string `json:"tier,omitempty" doc:"The service tier of the call, as the provider names it. Missing: the provider does not tell"`
 
 	Failed []event.FailedModel `json:"failed,omitempty" doc:"The models of the fallback chain that were to reply before this one"`
 
@@ -78,6 +81,7 @@ func (h *eventHandlers) getModelCall(ctx context.Context, in *modelCallInput) (*
 	}
 	return &modelCallOutput{modelCallView{
 		Agent: call.Agent, Model: call.Model, MessageID: call.MessageID, Step: call.Step, Attempt: call.Attempt, Usage: call.Usage,
+		AnsweredBy: call.AnsweredBy, Tier: call.Tier,
 		DurationMS: call.DurationMS, FinishReason: call.FinishReason, Failed: call.Failed, CreatedAt: records[0].CreatedAt, Request: req, Exact: exact,
 	}}, nil
 }

@@ -40,7 +40,8 @@ func answering(t *testing.T, config anthropic.Config, events ...string) (*anthro
 
 const (
 	start = `{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"claude-x","content":[],` +
-		`"usage":{"input_tokens":10,"cache_read_input_tokens":100,"cache_creation_input_tokens":20,"output_tokens":1}}}`
+		`"usage":{"input_tokens":10,"cache_read_input_tokens":100,"cache_creation_input_tokens":20,` +
+		`"cache_creation":{"ephemeral_5m_input_tokens":15,"ephemeral_1h_input_tokens":5},"service_tier":"priority","output_tokens":1}}}`
 	text = `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`
 	hi   = `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hi"}}`
 	stop = `{"type":"message_stop"}`
@@ -60,9 +61,28 @@ func TestUsage(t *testing.T) {
 	resp, err := p.Generate(t.Context(), request(), nil)
 	require.NoError(t, err)
 	require.Contains(t, encode(t, *body), `"cache_control":{"ttl":"5m","type":"ephemeral"}`, "by default")
-	require.Equal(t, event.Usage{InputTokens: 130, CachedTokens: 100, OutputTokens: 30, ReasoningTokens: 12}, resp.Usage, "input with what was cached")
+	require.Equal(t, event.Usage{
+		InputTokens: 130, CachedTokens: 100, CacheWriteTokens: 20, CacheWriteHourTokens: 5, OutputTokens: 30, ReasoningTokens: 12,
+	}, resp.Usage, "input with what was cached")
 	require.Equal(t, llm.FinishLength, resp.FinishReason)
 	require.Equal(t, "claude-x", resp.Model)
+	require.Equal(t, "priority", resp.Tier)
+}
+
+// TestUsageOfGateways: numbers in another form count, and nothing else fails a reply.
+func TestUsageOfGateways(t *testing.T) {
+	for usage, want := range map[string]event.Usage{
+		`{"input_tokens":10,"cache_creation_input_tokens":4.0,"cache_creation":{"ephemeral_1h_input_tokens":3.0}}`: {InputTokens: 14, CacheWriteTokens: 4, CacheWriteHourTokens: 3},
+		`{"input_tokens":10,"cache_creation_input_tokens":4,"cache_creation":null,"service_tier":null}`:            {InputTokens: 14, CacheWriteTokens: 4},
+		`{"input_tokens":10,"cache_creation":"none","service_tier":5}`:                                             {InputTokens: 10},
+	} {
+		p, _ := answering(t, anthropic.Config{}, `{"type":"message_start","message":{"content":[],"usage":`+usage+`}}`, text, hi, ended("end_turn"), stop)
+		resp, err := p.Generate(t.Context(), request(), nil)
+		require.NoError(t, err, usage)
+		want.OutputTokens, want.ReasoningTokens = 30, 12
+		require.Equal(t, want, resp.Usage, usage)
+		require.Empty(t, resp.Model, "the server names none")
+	}
 }
 
 // TestShared: what further requests share is cached up to its end, beside the whole conversation.

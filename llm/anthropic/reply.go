@@ -38,7 +38,8 @@ func (r *reply) take(e sdk.MessageStreamEventUnion) error {
 		return readError(e.RawJSON())
 	case "message_start":
 		u := e.Message.Usage
-		r.Model = string(e.Message.Model)
+		r.Model, r.Tier = string(e.Message.Model), string(u.ServiceTier)
+		r.Usage.CacheWriteHourTokens = int(u.CacheCreation.Ephemeral1hInputTokens)
 		r.count(u.InputTokens, u.CacheReadInputTokens, u.CacheCreationInputTokens)
 	case "content_block_start":
 		b := e.ContentBlock
@@ -71,7 +72,7 @@ func (r *reply) take(e sdk.MessageStreamEventUnion) error {
 
 // count counts the tokens of the request, in which Anthropic does not include those of the cache.
 func (r *reply) count(input, read, written int64) {
-	r.Usage.InputTokens, r.Usage.CachedTokens = int(input+read+written), int(read)
+	r.Usage.InputTokens, r.Usage.CachedTokens, r.Usage.CacheWriteTokens = int(input+read+written), int(read), int(written)
 }
 
 func (r *reply) delta(b *replyBlock, d sdk.MessageStreamEventUnionDelta) {

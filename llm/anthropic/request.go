@@ -50,7 +50,23 @@ func (p *Provider) params(req llm.Request, names *driver.ToolNames, origin event
 	if len(out.Messages) > 0 {
 		p.mark(out.Messages[len(out.Messages)-1].Content)
 	}
+	if f := req.ResponseFormat; f != nil {
+		out.OutputConfig.Format = param.Override[sdk.JSONOutputFormatParam](map[string]any{"type": "json_schema", "schema": f.Schema})
+	}
+	out.ToolChoice = choice(req.ToolChoice, names)
 	think(&out, req, signed)
+	return out
+}
+
+func choice(c llm.ToolChoice, names *driver.ToolNames) (out sdk.ToolChoiceUnionParam) {
+	switch name := c.Tool(); {
+	case name != "":
+		return sdk.ToolChoiceParamOfTool(names.Wire(name))
+	case c == llm.ToolsRequired:
+		out.OfAny = &sdk.ToolChoiceAnyParam{}
+	case c == llm.ToolsNone:
+		out.OfNone = &sdk.ToolChoiceNoneParam{}
+	}
 	return out
 }
 

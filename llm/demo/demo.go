@@ -9,6 +9,8 @@
 //	                              are names of unknown tools.
 //	think <text>                  reasons, word by word, before the reply
 //	count <n> [every <duration>]  streams "1", " 2", … up to n, at most 100000
+//	cache <read> <written> <hour> counts so many tokens of the request as read from the cache, as
+//	                              written to it, and as written to it for an hour
 //	then                          begins a step, see below
 //	any other text                is repeated, word by word
 //
@@ -41,6 +43,7 @@ package demo
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -62,8 +65,17 @@ var _ llm.Provider = (*Provider)(nil)
 // New returns the offline model.
 func New(config Config) *Provider { return &Provider{config} }
 
-// Generate runs the script in the last user message. It fails only when ctx ends.
+// Generate runs the script in the last user message. It fails when ctx ends, and for requests with a ResponseFormat.
+//
+// A choice of tools is obeyed: calls of others are left out, and a tool that must be called gets an empty object.
 func (p *Provider) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta)) (llm.Response, error) {
+	err := req.Check()
+	if err == nil && req.ResponseFormat != nil {
+		err = errors.New("the offline model repeats its script, and cannot reply in the form of a schema")
+	}
+	if err != nil {
+		return llm.Response{Type: llm.TypeText}, &llm.Error{Provider: "demo", Message: err.Error()}
+	}
 	if onDelta == nil {
 		onDelta = func(llm.Delta) {}
 	}
@@ -71,7 +83,6 @@ func (p *Provider) Generate(ctx context.Context, req llm.Request, onDelta func(l
 	var (
 		cleaner       llm.Cleaner
 		text, thought strings.Builder
-		err           error
 	)
 	say := func(s string) {
 		if s != "" {

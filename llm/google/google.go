@@ -124,6 +124,7 @@ func (p *Provider) send(ctx context.Context, c *driver.Call) error {
 		}
 		return resp, err
 	}, func(resp *sdk.GenerateContentResponse) error { return r.take(resp, &p.endpoint) })
+	r.Tier = cmp.Or(c.Exchange.Header.Get("X-Gemini-Service-Tier"), r.Tier)
 	if err != nil {
 		return readable(err)
 	}

@@ -48,13 +48,14 @@ func request() llm.Request {
 
 func TestUsage(t *testing.T) {
 	p, _ := answering(t, parts(`{"text":"hi"}`, ""), `{"candidates":[{"finishReason":"MAX_TOKENS"}],"usageMetadata":{"promptTokenCount":130,`+
-		`"cachedContentTokenCount":100,"toolUsePromptTokenCount":5,"candidatesTokenCount":18,"thoughtsTokenCount":12}}`)
+		`"cachedContentTokenCount":100,"toolUsePromptTokenCount":5,"candidatesTokenCount":18,"thoughtsTokenCount":12,"trafficType":"ON_DEMAND_FLEX"}}`)
 	resp, err := p.Generate(t.Context(), request(), nil)
 	require.NoError(t, err)
 	require.Equal(t, "hi", resp.Content)
 	require.Equal(t, event.Usage{InputTokens: 135, CachedTokens: 100, OutputTokens: 30, ReasoningTokens: 12}, resp.Usage, "output with thoughts")
 	require.Equal(t, llm.FinishLength, resp.FinishReason)
 	require.Equal(t, "gemini-x", resp.Model)
+	require.Equal(t, "ON_DEMAND_FLEX", resp.Tier)
 }
 
 func TestRefusal(t *testing.T) {

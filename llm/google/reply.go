@@ -44,6 +44,7 @@ func (r *reply) take(c *sdk.GenerateContentResponse, e *driver.Endpoint) error {
 		r.Model = c.ModelVersion
 	}
 	if u := c.UsageMetadata; u != nil {
+		r.Tier = cmp.Or(string(u.TrafficType), r.Tier) // on Vertex AI
 		r.Usage = event.Usage{
 			InputTokens: int(u.PromptTokenCount + u.ToolUsePromptTokenCount), CachedTokens: int(u.CachedContentTokenCount),
 			OutputTokens: int(u.CandidatesTokenCount + u.ThoughtsTokenCount), ReasoningTokens: int(u.ThoughtsTokenCount),

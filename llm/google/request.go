@@ -31,6 +31,12 @@ func request(req llm.Request, names *driver.ToolNames, origin event.Origin) ([]*
 		}
 		config.Tools = []*sdk.Tool{tool}
 	}
+	var schema json.RawMessage
+	if f := req.ResponseFormat; f != nil {
+		schema = driver.Inlined(f.Schema)
+		config.ResponseMIMEType, config.ResponseJsonSchema = "application/json", schema
+	}
+	config.ToolConfig = choice(req.ToolChoice, names)
 	var contents []*sdk.Content
 	called := map[string]string{}
 	for _, t := range turns {
@@ -50,15 +56,31 @@ func request(req llm.Request, names *driver.ToolNames, origin event.Origin) ([]*
 		}
 		contents = append(contents, content)
 	}
-	// The SDK decodes what it sends, which rounds integers. These parts are in the form of the protocol.
+	// The SDK decodes what it sends, which rounds integers and sorts properties. These parts are in the form of the protocol.
 	config.HTTPOptions = &sdk.HTTPOptions{ExtrasRequestProvider: func(body map[string]any) map[string]any {
 		body["contents"] = contents
 		if config.Tools != nil {
 			body["tools"] = config.Tools
 		}
+		if generation, ok := body["generationConfig"].(map[string]any); ok && schema != nil {
+			generation["responseJsonSchema"] = schema
+		}
 		return body
 	}}
 	return contents, config
+}
+
+func choice(c llm.ToolChoice, names *driver.ToolNames) *sdk.ToolConfig {
+	out := &sdk.FunctionCallingConfig{Mode: sdk.FunctionCallingConfigModeAny}
+	switch name := c.Tool(); {
+	case name != "":
+		out.AllowedFunctionNames = []string{names.Wire(name)}
+	case c == llm.ToolsNone:
+		out.Mode = sdk.FunctionCallingConfigModeNone
+	case c == llm.ToolsAuto:
+		return nil
+	}
+	return &sdk.ToolConfig{FunctionCallingConfig: out}
 }
 
 // parts returns the content of a message. called are the names of the calls before it. If sign is

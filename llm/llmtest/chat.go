@@ -23,6 +23,11 @@ type chatRequest struct {
 	Temperature *float64      `json:"temperature"`
 	MaxTokens   int           `json:"max_tokens"`
 	Effort      string        `json:"reasoning_effort"`
+	Choice      toolChoice    `json:"tool_choice"`
+	Format      *struct {
+		Type   string        `json:"type"`
+		Schema *openAIFormat `json:"json_schema"`
+	} `json:"response_format"`
 
 	MaxCompletionTokens int `json:"max_completion_tokens"`
 
@@ -71,7 +76,10 @@ func (s *Server) newChatRequest(r *http.Request) wire {
 }
 
 func (q *chatRequest) request() llm.Request {
-	out := llm.Request{Model: q.Model}
+	out := llm.Request{Model: q.Model, ToolChoice: q.Choice.choice}
+	if q.Format != nil && q.Format.Schema != nil {
+		out.ResponseFormat = q.Format.Schema.format()
+	}
 	for _, m := range q.Messages {
 		msg := llm.Message{Role: m.Role, Name: m.Name, ToolCallID: m.ToolCallID}
 		msg.Content, msg.Parts = contentText(m.Content)
@@ -129,6 +137,9 @@ func (q *chatRequest) problem() string {
 			return fmt.Sprintf("tools[%d].function%s", i, problem)
 		}
 	}
+	if problem := q.formProblem(); problem != "" {
+		return problem
+	}
 	open := map[string]bool{}
 	for i, m := range q.Messages {
 		at := fmt.Sprintf("messages[%d]", i)
@@ -151,6 +162,21 @@ func (q *chatRequest) problem() string {
 		return unanswered("the end of messages", open)
 	}
 	return q.dialect.problem(q)
+}
+
+// formProblem returns why providers reject what the request wants of the form of the reply, or "".
+func (q *chatRequest) formProblem() string {
+	tools := make([]string, 0, len(q.Tools))
+	for _, t := range q.Tools {
+		tools = append(tools, t.Function.Name)
+	}
+	if problem := q.Choice.problem(tools, false); problem != "" || q.Format == nil {
+		return problem
+	}
+	if q.Format.Type != formatType || q.Format.Schema == nil {
+		return "Missing required parameter: 'response_format.json_schema'."
+	}
+	return q.Format.Schema.problem("response_format")
 }
 
 func unanswered(at string, open map[string]bool) string {
@@ -242,6 +268,7 @@ func (q *chatRequest) envelope(c *call, kind string, fields object) object {
 	fields["object"] = kind
 	fields["created"] = time.Now().Unix()
 	fields["model"] = q.Model
+	fields["service_tier"] = "default"
 	return fields
 }
 
@@ -323,7 +350,7 @@ func finishReason(reply script.Reply) string {
 func usageObject(u event.Usage) object {
 	return object{
 		"prompt_tokens": u.InputTokens, "completion_tokens": u.OutputTokens, "total_tokens": u.InputTokens + u.OutputTokens,
-		"prompt_tokens_details":     object{"cached_tokens": u.CachedTokens},
+		"prompt_tokens_details":     object{"cached_tokens": u.CachedTokens, "cache_write_tokens": u.CacheWriteTokens},
 		"completion_tokens_details": object{"reasoning_tokens": u.ReasoningTokens},
 	}
 }

@@ -18,6 +18,7 @@ func TestProtocol(t *testing.T) {
 		user   = `{"role":"user","content":"hi"}`
 		calls  = `{"role":"assistant","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}},{"id":"b","type":"function","function":{"name":"f","arguments":"{}"}}]}`
 		answer = `{"role":"tool","tool_call_id":"a","content":"1"}`
+		tool   = `{"type":"function","function":{"name":"f","parameters":{"type":"object","properties":{}}}}`
 		other  = `{"role":"tool","tool_call_id":"b","content":""}`
 	)
 	call := func(id, name string) string {
@@ -25,11 +26,15 @@ func TestProtocol(t *testing.T) {
 	}
 	for fields, problem := range map[string]string{
 		`"model":"m","messages":[]`: "messages: must not be empty",
-		`"model":"m","messages":[` + user + `],"tools":[{"type":"function","function":{"name":"f"}}]`:              "tools[0].",
-		`"model":"m","messages":[` + user + `],"tools":[{"function":{"name":"f","parameters":{"type":"object"}}}]`: "tools[0].",
-		`"model":"m","messages":[` + user + `],"top_k":1`:                                                          "Unknown parameter",
-		`"model":"gpt-5","messages":[` + user + `],"max_tokens":5`:                                                 "'max_tokens' is not supported",
-		`"model":"gpt-5","messages":[` + user + `],"temperature":.5`:                                               "'temperature' does not support",
+		`"model":"m","messages":[` + user + `],"tools":[{"type":"function","function":{"name":"f"}}]`:                                                        "tools[0].",
+		`"model":"m","messages":[` + user + `],"tools":[{"function":{"name":"f","parameters":{"type":"object"}}}]`:                                           "tools[0].",
+		`"model":"m","messages":[` + user + `],"tool_choice":"required"`:                                                                                     "only allowed when 'tools' are specified",
+		`"model":"m","messages":[` + user + `],"response_format":{"type":"json_object"}`:                                                                     "response_format.json_schema",
+		`"model":"m","messages":[` + user + `],"response_format":{"type":"json_schema","json_schema":{"name":"x","strict":true,"schema":{"type":"object"}}}`: "'additionalProperties'",
+		`"model":"m","messages":[` + user + `],"tools":[` + tool + `],"tool_choice":{"type":"function","name":"f"}`:                                          "Invalid value for 'tool_choice'",
+		`"model":"m","messages":[` + user + `],"top_k":1`:                                                                                                    "Unknown parameter",
+		`"model":"gpt-5","messages":[` + user + `],"max_tokens":5`:                                                                                           "'max_tokens' is not supported",
+		`"model":"gpt-5","messages":[` + user + `],"temperature":.5`:                                                                                         "'temperature' does not support",
 	} {
 		status, body := posted(t, s.URL+"/chat/completions", strings.Replace("{"+fields+"}", ":.5", ":0.5", 1), nil)
 		requireProblem(t, problem, status, body)

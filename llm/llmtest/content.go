@@ -30,9 +30,20 @@ type contentRequest struct {
 			Budget  *int   `json:"thinkingBudget"`
 			Level   string `json:"thinkingLevel"`
 		} `json:"thinkingConfig"`
+		MediaType string          `json:"responseMimeType"`
+		Schema    json.RawMessage `json:"responseJsonSchema"`
 	} `json:"generationConfig"`
+	ToolConfig struct {
+		Calling *struct {
+			Mode    string   `json:"mode"`
+			Allowed []string `json:"allowedFunctionNames"`
+		} `json:"functionCallingConfig"`
+	} `json:"toolConfig"`
 
 	model, account string
+
+	// cloud means that the server is Vertex AI.
+	cloud bool
 }
 
 type content struct {
@@ -69,7 +80,7 @@ func (f *functionCall) arguments() string {
 
 func newContentRequest(r *http.Request) wire {
 	model, _, _ := strings.Cut(r.PathValue("method"), ":")
-	return &contentRequest{model: model, account: account(r)}
+	return &contentRequest{model: model, account: account(r), cloud: r.PathValue("project") != ""}
 }
 
 func (c content) text() string {
@@ -84,6 +95,15 @@ func (c content) text() string {
 
 func (q *contentRequest) request() llm.Request {
 	out := llm.Request{Model: q.model}
+	if c := q.ToolConfig.Calling; c != nil {
+		out.ToolChoice = map[string]llm.ToolChoice{"NONE": llm.ToolsNone, "ANY": llm.ToolsRequired}[c.Mode]
+		if len(c.Allowed) == 1 {
+			out.ToolChoice = llm.ChooseTool(c.Allowed[0])
+		}
+	}
+	if q.Config.Schema != nil {
+		out.ResponseFormat = &llm.ResponseFormat{Schema: q.Config.Schema}
+	}
 	if q.System != nil {
 		out.Messages = append(out.Messages, llm.Message{Role: event.RoleSystem, Content: q.System.text()})
 	}
@@ -139,7 +159,11 @@ func (q *contentRequest) broken() object { return object{} }
 
 func (q *contentRequest) whole(*call, script.Reply) object { return object{} }
 
-func (q *contentRequest) begin(*call, script.Reply) {}
+func (q *contentRequest) begin(c *call, _ script.Reply) {
+	if !q.cloud {
+		c.w.Header().Set("X-Gemini-Service-Tier", "standard")
+	}
+}
 
 func (q *contentRequest) candidate(c *call, finish string, usage object, parts ...any) {
 	candidate := object{"index": 0, "content": object{"role": "model", "parts": parts}}
@@ -176,8 +200,13 @@ func (q *contentRequest) end(c *call, reply script.Reply) {
 		}
 		q.candidate(c, "", nil, part)
 	}
-	q.candidate(c, "STOP", object{
+	usage := object{
 		"promptTokenCount": reply.Usage.InputTokens, "candidatesTokenCount": reply.Usage.OutputTokens - reply.Usage.ReasoningTokens,
 		"thoughtsTokenCount": reply.Usage.ReasoningTokens, "totalTokenCount": reply.Usage.InputTokens + reply.Usage.OutputTokens,
-	}, object{"text": ""})
+		"cachedContentTokenCount": reply.Usage.CachedTokens,
+	}
+	if q.cloud {
+		usage["trafficType"] = "ON_DEMAND"
+	}
+	q.candidate(c, "STOP", usage, object{"text": ""})
 }

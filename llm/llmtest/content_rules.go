@@ -16,7 +16,7 @@ func (q *contentRequest) problem() string {
 	if len(q.Contents) == 0 {
 		return "contents is not specified"
 	}
-	if problem := cmp.Or(q.toolsProblem(), q.thinkingProblem()); problem != "" {
+	if problem := cmp.Or(q.toolsProblem(), q.thinkingProblem(), q.formProblem()); problem != "" {
 		return problem
 	}
 	if q.System != nil && q.System.text() == "" {
@@ -57,6 +57,46 @@ func (q *contentRequest) toolsProblem() string {
 		}
 	}
 	return ""
+}
+
+// formProblem returns why Google rejects what the request wants of the form of the reply, or "".
+func (q *contentRequest) formProblem() string {
+	if c := q.ToolConfig.Calling; c != nil {
+		switch {
+		case !slices.Contains([]string{"AUTO", "ANY", "NONE"}, c.Mode):
+			return fmt.Sprintf("Invalid value at 'tool_config.function_calling_config.mode', %q", c.Mode)
+		case len(q.Tools) == 0:
+			return "Function calling config is set without function_declarations."
+		case len(c.Allowed) > 0 && c.Mode != "ANY":
+			return "Allowed function names should only be set when the mode is ANY."
+		}
+		for _, name := range c.Allowed {
+			if !q.declares(name) {
+				return fmt.Sprintf("Allowed function name %q is not in function_declarations.", name)
+			}
+		}
+	}
+	switch {
+	case q.Config.Schema == nil:
+	case q.Config.MediaType != "application/json":
+		return "generation_config.response_json_schema: a response schema needs the response_mime_type application/json"
+	default:
+		if problem := googleSchemas.problem(q.Config.Schema); problem != "" {
+			return "generation_config.response_json_schema: " + problem
+		}
+	}
+	return ""
+}
+
+func (q *contentRequest) declares(name string) bool {
+	for _, t := range q.Tools {
+		for _, f := range t.Functions {
+			if f.Name == name {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // plainGemini matches the models without thoughts, and budgetGemini those that know no levels.

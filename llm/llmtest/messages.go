@@ -25,6 +25,10 @@ type messagesRequest struct {
 	} `json:"thinking"`
 	OutputConfig struct {
 		Effort string `json:"effort"`
+		Format *struct {
+			Type   string          `json:"type"`
+			Schema json.RawMessage `json:"schema"`
+		} `json:"format"`
 	} `json:"output_config"`
 	Messages []struct {
 		Role    string `json:"role"`
@@ -35,6 +39,10 @@ type messagesRequest struct {
 		Description string          `json:"description"`
 		InputSchema json.RawMessage `json:"input_schema"`
 	} `json:"tools"`
+	Choice *struct {
+		Type string `json:"type"`
+		Name string `json:"name"`
+	} `json:"tool_choice"`
 	Cache *cacheControl `json:"cache_control"`
 
 	account string // signs thoughts
@@ -93,6 +101,12 @@ func newMessagesRequest(r *http.Request) wire {
 
 func (q *messagesRequest) request() llm.Request {
 	out := llm.Request{Model: q.Model}
+	if c := q.Choice; c != nil {
+		out.ToolChoice = map[string]llm.ToolChoice{"none": llm.ToolsNone, "any": llm.ToolsRequired, "tool": llm.ChooseTool(c.Name)}[c.Type]
+	}
+	if f := q.OutputConfig.Format; f != nil {
+		out.ResponseFormat = &llm.ResponseFormat{Schema: f.Schema}
+	}
 	if len(q.System) > 0 {
 		out.Messages = append(out.Messages, llm.Message{Role: event.RoleSystem, Content: q.System.text()})
 	}
@@ -142,10 +156,17 @@ func (q *messagesRequest) broken() object { return object{} }
 func (q *messagesRequest) whole(*call, script.Reply) object { return object{} }
 
 func (q *messagesRequest) begin(c *call, reply script.Reply) {
+	u := reply.Usage
 	c.json("message_start", object{"type": "message_start", "message": object{
 		"id": fmt.Sprintf("msg_%d", c.number), "type": "message", "role": "assistant", "model": q.Model, "content": []any{},
 		"stop_reason": nil, "stop_sequence": nil,
-		"usage": object{"input_tokens": reply.Usage.InputTokens, "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0, "output_tokens": 1},
+		"usage": object{
+			"input_tokens": u.InputTokens - u.CachedTokens - u.CacheWriteTokens, "cache_read_input_tokens": u.CachedTokens,
+			"cache_creation_input_tokens": u.CacheWriteTokens, "cache_creation": object{
+				"ephemeral_5m_input_tokens": u.CacheWriteTokens - u.CacheWriteHourTokens, "ephemeral_1h_input_tokens": u.CacheWriteHourTokens,
+			},
+			"output_tokens": 1, "service_tier": "standard",
+		},
 	}})
 	c.json("ping", object{"type": "ping"})
 }

@@ -49,12 +49,44 @@ func (q *messagesRequest) problem() string {
 		}
 		tools[t.Name] = true
 	}
+	if problem := q.formProblem(tools); problem != "" {
+		return problem
+	}
 	for i, m := range q.Messages {
 		if problem := q.messageProblem(m.Role, m.Content); problem != "" {
 			return fmt.Sprintf("messages.%d.%s", i, problem)
 		}
 	}
 	return cmp.Or(q.cacheProblem(), q.callsProblem(), q.thinkingProblem())
+}
+
+// formProblem returns why Anthropic rejects what the request wants of the form of the reply, or "".
+func (q *messagesRequest) formProblem(tools map[string]bool) string {
+	if c := q.Choice; c != nil {
+		switch {
+		case !slices.Contains([]string{"auto", "any", "tool", "none"}, c.Type):
+			return fmt.Sprintf("tool_choice: Input tag '%s' does not match any of the expected tags", c.Type)
+		case len(tools) == 0:
+			return "tool_choice may only be specified while providing tools."
+		case c.Type == "tool" && !tools[c.Name]:
+			return fmt.Sprintf("tool_choice.tool.name: Tool '%s' not found in provided tools", c.Name)
+		case c.Type != "tool" && c.Name != "":
+			return fmt.Sprintf("tool_choice.%s.name: Extra inputs are not permitted", c.Type)
+		case q.Thinking.Type != "" && (c.Type == "any" || c.Type == "tool"):
+			return "Thinking may not be enabled when tool_choice forces tool use."
+		}
+	}
+	f := q.OutputConfig.Format
+	switch {
+	case f == nil:
+	case f.Type != formatType:
+		return fmt.Sprintf("output_config.format.type: Input should be 'json_schema', and is %q", f.Type)
+	default:
+		if problem := closedProblem(f.Schema, false); problem != "" {
+			return "output_config.format.schema: " + problem
+		}
+	}
+	return ""
 }
 
 // maxBreakpoints is how many blocks may ask for the cache.

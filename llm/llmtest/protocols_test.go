@@ -10,6 +10,9 @@ import (
 	"github.com/threadmill/threadmill/llm/llmtest"
 )
 
+// closed is a schema that all providers take for a reply.
+const closed = `{"type":"object","properties":{"yes":{"type":"boolean"},"because":{"type":"string"}},"required":["yes","because"],"additionalProperties":false}`
+
 // TestMessagesProtocol: the server rejects what Anthropic rejects.
 func TestMessagesProtocol(t *testing.T) {
 	s := start(t, llmtest.Config{})
@@ -47,6 +50,15 @@ func TestMessagesProtocol(t *testing.T) {
 		{"tools of one name", `"tools":[` + tool + "," + tool + `],`, user, "Tool names must be unique"},
 		{"a schema that is none", `"tools":[{"name":"f","input_schema":{}}],`, user, "tools.0.custom.input_schema: "},
 		{"five breakpoints", "", results(cached(text), cached(text), cached(text), cached(text), cached(text)), "A maximum of 4 blocks"},
+		{"a choice of tools", `"tools":[` + tool + `],"tool_choice":{"type":"tool","name":"f"},`, user, ""},
+		{"a choice that is none", `"tools":[` + tool + `],"tool_choice":{"type":"required"},`, user, "tool_choice: Input tag 'required'"},
+		{"a choice without tools", `"tool_choice":{"type":"any"},`, user, "while providing tools"},
+		{"a choice of an unknown tool", `"tools":[` + tool + `],"tool_choice":{"type":"tool","name":"g"},`, user, "Tool 'g' not found"},
+		{"a name of any tool", `"tools":[` + tool + `],"tool_choice":{"type":"any","name":"f"},`, user, "tool_choice.any.name: "},
+		{"thoughts before a forced call", `"thinking":{"type":"adaptive"},"tools":[` + tool + `],"tool_choice":{"type":"any"},`, user, "Thinking may not be enabled"},
+		{"a format", `"output_config":{"format":{"type":"json_schema","schema":` + closed + `}},`, user, ""},
+		{"a format that is none", `"output_config":{"format":{"type":"json","schema":` + closed + `}},`, user, "output_config.format.type: "},
+		{"a format with other properties", `"output_config":{"format":{"type":"json_schema","schema":{"type":"object"}}},`, user, "'additionalProperties' is required"},
 		{"a cache for a day", "", results(strings.Replace(cached(text), `"ephemeral"`, `"ephemeral","ttl":"1d"`, 1)), "cache_control: must be"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -70,6 +82,7 @@ func TestContentProtocol(t *testing.T) {
 	results := func(parts ...string) string { return `{"role":"user","parts":[` + strings.Join(parts, ",") + `]}` }
 	tools := func(functions string) string { return `"tools":[{"functionDeclarations":[` + functions + `]}],` }
 	thinking := func(fields string) string { return `"generationConfig":{"thinkingConfig":{` + fields + `}},` }
+	choice := func(fields string) string { return `"toolConfig":{"functionCallingConfig":{` + fields + `}},` }
 	const declared = `{"name":"f","parametersJsonSchema":{"type":"object"}}`
 	for _, tt := range []struct{ name, model, fields, contents, problem string }{
 		{"a round of tools", "gemini-3-pro", tools(declared), user + "," + model(signed, plain) + "," + results(f, g), ""},
@@ -94,6 +107,14 @@ func TestContentProtocol(t *testing.T) {
 		{"thoughts of a model without", "gemini-2.0-flash", thinking(`"includeThoughts":true`), user, "not supported for this model"},
 		{"a level of a model with budgets", "gemini-2.5-flash", thinking(`"thinkingLevel":"LOW"`), user, "Thinking level is not supported"},
 		{"a level and a budget", "gemini-3-pro", thinking(`"thinkingLevel":"LOW","thinkingBudget":5`), user, "only set only one"},
+		{"a choice of tools", "gemini-3-pro", tools(declared) + choice(`"mode":"ANY","allowedFunctionNames":["f"]`), user, ""},
+		{"a choice that is none", "gemini-3-pro", tools(declared) + choice(`"mode":"SOME"`), user, "function_calling_config.mode"},
+		{"a choice without tools", "gemini-3-pro", choice(`"mode":"ANY"`), user, "without function_declarations"},
+		{"a choice of an unknown tool", "gemini-3-pro", tools(declared) + choice(`"mode":"ANY","allowedFunctionNames":["g"]`), user, `"g" is not in`},
+		{"a name of no tool", "gemini-3-pro", tools(declared) + choice(`"mode":"NONE","allowedFunctionNames":["f"]`), user, "only be set when the mode is ANY"},
+		{"a format", "gemini-3-pro", `"generationConfig":{"responseMimeType":"application/json","responseJsonSchema":` + closed + `},`, user, ""},
+		{"a format of no type", "gemini-3-pro", `"generationConfig":{"responseJsonSchema":` + closed + `},`, user, "response_mime_type"},
+		{"a format that is none", "gemini-3-pro", `"generationConfig":{"responseMimeType":"application/json","responseJsonSchema":{}},`, user, "response_json_schema: "},
 		{"a level that is none", "gemini-3-pro", thinking(`"thinkingLevel":"LOTS"`), user, "thinking_level"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

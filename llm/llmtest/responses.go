@@ -25,7 +25,14 @@ type responsesRequest struct {
 		Effort  string `json:"effort"`
 		Summary string `json:"summary"`
 	} `json:"reasoning"`
-	Tools []responsesTool `json:"tools"`
+	Tools  []responsesTool `json:"tools"`
+	Choice toolChoice      `json:"tool_choice"`
+	Text   struct {
+		Format *struct {
+			Type string `json:"type"`
+			openAIFormat
+		} `json:"format"`
+	} `json:"text"`
 
 	account string // encrypts reasoning
 
@@ -109,7 +116,10 @@ func readItem(raw json.RawMessage) (item any, problem string) {
 }
 
 func (q *responsesRequest) request() llm.Request {
-	out := llm.Request{Model: q.Model}
+	out := llm.Request{Model: q.Model, ToolChoice: q.Choice.choice}
+	if f := q.Text.Format; f != nil {
+		out.ResponseFormat = f.format()
+	}
 	model := false // the last message is the model's, and its items go on
 	reply := func() *llm.Message {
 		if !model {
@@ -176,6 +186,9 @@ func (q *responsesRequest) event(c *call, kind string, fields object) {
 func (q *responsesRequest) response(c *call, status string, fields object) object {
 	fields["id"], fields["object"], fields["model"], fields["status"] = fmt.Sprintf("resp_%d", c.number), "response", q.Model, status
 	fields["error"], fields["incomplete_details"], fields["store"] = nil, nil, q.Store
+	if fields["service_tier"] = "auto"; status == "completed" {
+		fields["service_tier"] = "default" // of the reply, before that of the request
+	}
 	return object{"response": fields}
 }
 
@@ -263,7 +276,7 @@ func (q *responsesRequest) end(c *call, reply script.Reply) {
 	}
 	u := reply.Usage
 	q.event(c, "response.completed", q.response(c, "completed", object{"output": q.output, "usage": object{
-		"input_tokens": u.InputTokens, "input_tokens_details": object{"cached_tokens": u.CachedTokens},
+		"input_tokens": u.InputTokens, "input_tokens_details": object{"cached_tokens": u.CachedTokens, "cache_write_tokens": u.CacheWriteTokens},
 		"output_tokens": u.OutputTokens, "output_tokens_details": object{"reasoning_tokens": u.ReasoningTokens},
 		"total_tokens": u.InputTokens + u.OutputTokens,
 	}}))

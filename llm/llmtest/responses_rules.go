@@ -48,7 +48,26 @@ func (q *responsesRequest) problem() string {
 			return fmt.Sprintf("tools[%d]%s", i, problem)
 		}
 	}
+	if problem := q.formProblem(); problem != "" {
+		return problem
+	}
 	return q.inputProblem()
+}
+
+// formProblem returns why OpenAI rejects what the request wants of the form of the reply, or "".
+func (q *responsesRequest) formProblem() string {
+	tools := make([]string, 0, len(q.Tools))
+	for _, t := range q.Tools {
+		tools = append(tools, t.Name)
+	}
+	f := q.Text.Format
+	if problem := q.Choice.problem(tools, true); problem != "" || f == nil {
+		return problem
+	}
+	if f.Type != formatType {
+		return fmt.Sprintf("Invalid value: '%s'. Supported values are: 'json_schema'.", f.Type)
+	}
+	return f.problem("text.format")
 }
 
 func (t responsesTool) problem() string {

@@ -91,7 +91,7 @@ type Request struct {
 	At     time.Time
 
 	// Conversation is what the request shows the model, whatever its protocol: the messages and the
-	// tools. It is empty if the server cannot read the request.
+	// tools, with what is wanted of the reply. It is empty if the server cannot read the request.
 	Conversation llm.Request
 }
 

@@ -22,6 +22,17 @@ type Traits struct {
 	// write other ones.
 	ObjectArguments bool
 
+	// Tier is the service tier that the server names: default in OpenAI's protocols, standard in
+	// Anthropic's and Google's, ON_DEMAND for Google's models on Vertex AI. Empty: none.
+	Tier string
+
+	// NoCacheWrites: the provider does not tell how many tokens it writes to its cache. NoLifetimes:
+	// it does not tell for how long.
+	NoCacheWrites, NoLifetimes bool
+
+	// NoToolChoice and NoResponseFormat: the provider refuses requests with these fields.
+	NoToolChoice, NoResponseFormat bool
+
 	// Dialect is how the server speaks Chat Completions.
 	Dialect Dialect
 }
@@ -48,6 +59,10 @@ func Run(t *testing.T, traits Traits, provider func(t *testing.T, s *Server) llm
 		{"a round of tools", u.round},
 		{"reasoning", u.reasoning},
 		{"usage", u.usage},
+		{"what was cached, the tier and the model", u.billed},
+		{"a choice of tools", u.choice},
+		{"a format of the reply", u.format},
+		{"a choice that nobody can follow", u.invalid},
 		{"ids of tool calls are unique", u.ids},
 		{"an ended context", u.ended},
 		{"a context that ends in the middle", u.cancelled},
@@ -260,6 +275,88 @@ func (u *suite) usage(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, event.Usage{InputTokens: 9, OutputTokens: 4, ReasoningTokens: 1}, resp.Usage)
 	}
+}
+
+func (u *suite) billed(t *testing.T) {
+	want := event.Usage{InputTokens: 9, OutputTokens: 1, CachedTokens: 3, CacheWriteTokens: 4, CacheWriteHourTokens: 1}
+	if u.traits.NoCacheWrites {
+		want.CacheWriteTokens = 0
+	}
+	if u.traits.NoCacheWrites || u.traits.NoLifetimes {
+		want.CacheWriteHourTokens = 0
+	}
+	for _, onDelta := range []func(llm.Delta){nil, func(llm.Delta) {}} {
+		resp, err := u.provider.Generate(t.Context(), request("cache 3 4 1\nhello"), onDelta)
+		require.NoError(t, err)
+		require.Equal(t, want, resp.Usage)
+		require.Equal(t, u.traits.Tier, resp.Tier)
+		require.Equal(t, "stand-in", resp.Model)
+	}
+}
+
+func (u *suite) choice(t *testing.T) {
+	for choice, want := range map[llm.ToolChoice][]event.Function{
+		llm.ToolsNone:               nil,
+		llm.ToolsRequired:           {{Name: "now", Arguments: "{}"}},
+		llm.ChooseTool("read"):      {{Name: "read", Arguments: "{}"}},
+		llm.ChooseTool("files.now"): {{Name: "files.now", Arguments: "{}"}},
+	} {
+		req := request("hello\nuse now")
+		req.Tools[1].Name, req.ToolChoice = "files.now", choice
+		resp, err := u.provider.Generate(t.Context(), req, nil)
+		if u.traits.NoToolChoice {
+			requireRefused(t, err)
+			continue
+		}
+		require.NoError(t, err)
+		require.Equal(t, want, functions(resp), choice)
+	}
+	req := request("hello")
+	if req.ToolChoice = llm.ToolsRequired; !u.traits.NoToolChoice {
+		resp, _ := u.ask(t, req)
+		require.Len(t, resp.ToolCalls, 1)
+	}
+}
+
+func (u *suite) format(t *testing.T) {
+	const schema = `{"type":"object","properties":{"yes":{"type":"boolean"},"because":{"type":"array","items":{"type":"string"}}},` +
+		`"required":["yes","because"],"additionalProperties":false}`
+	for _, name := range []string{"", "an answer", "answer"} {
+		req := request(`{"yes":true,"because":["it is"]}`)
+		req.Tools, req.ResponseFormat = nil, &llm.ResponseFormat{Name: name, Schema: json.RawMessage(schema)}
+		resp, err := u.provider.Generate(t.Context(), req, nil)
+		if u.traits.NoResponseFormat {
+			requireRefused(t, err)
+			continue
+		}
+		require.NoError(t, err)
+		require.JSONEq(t, `{"yes":true,"because":["it is"]}`, resp.Content)
+	}
+}
+
+// invalid: a request that contradicts itself fails at once.
+func (u *suite) invalid(t *testing.T) {
+	for _, choice := range []llm.ToolChoice{"sometimes", "tool:", llm.ChooseTool("unknown")} {
+		req := request("hello")
+		req.ToolChoice = choice
+		_, err := u.provider.Generate(t.Context(), req, nil)
+		requireRefused(t, err)
+	}
+	for _, schema := range []string{"", "{", `{"type":"string"}`} {
+		req := request("hello")
+		req.ResponseFormat = &llm.ResponseFormat{Schema: json.RawMessage(schema)}
+		_, err := u.provider.Generate(t.Context(), req, nil)
+		requireRefused(t, err)
+	}
+}
+
+// requireRefused requires an error that is not retried.
+func requireRefused(t *testing.T, err error) {
+	t.Helper()
+	var failure *llm.Error
+	require.ErrorAs(t, err, &failure)
+	require.False(t, failure.Retryable)
+	require.NotEmpty(t, failure.Message)
 }
 
 func (u *suite) ids(t *testing.T) {

@@ -19,7 +19,7 @@ import (
 )
 
 func TestDemo(t *testing.T) {
-	llmtest.Run(t, llmtest.Traits{}, func(*testing.T, *llmtest.Server) llm.Provider {
+	llmtest.Run(t, llmtest.Traits{NoResponseFormat: true}, func(*testing.T, *llmtest.Server) llm.Provider {
 		return demo.New(demo.Config{Quiet: true})
 	})
 }
@@ -91,19 +91,24 @@ func newGoogleVertex(t *testing.T, s *llmtest.Server, key string) llm.Provider {
 	return p
 }
 
-func TestAzure(t *testing.T)          { llmtest.RunHTTP(t, llmtest.Traits{}, newAzure) }
-func TestAzureResponses(t *testing.T) { llmtest.RunHTTP(t, llmtest.Traits{}, newAzureResponses) }
-func TestBedrock(t *testing.T)        { llmtest.RunHTTP(t, llmtest.Traits{}, newBedrock) }
-func TestVertex(t *testing.T)         { llmtest.RunHTTP(t, llmtest.Traits{}, newVertex) }
+var (
+	openAI = llmtest.Traits{NoLifetimes: true, Tier: "default"}
+	claude = llmtest.Traits{Tier: "standard"}
+)
+
+func TestAzure(t *testing.T)          { llmtest.RunHTTP(t, openAI, newAzure) }
+func TestAzureResponses(t *testing.T) { llmtest.RunHTTP(t, openAI, newAzureResponses) }
+func TestBedrock(t *testing.T)        { llmtest.RunHTTP(t, claude, newBedrock) }
+func TestVertex(t *testing.T)         { llmtest.RunHTTP(t, claude, newVertex) }
 func TestGoogleVertex(t *testing.T) {
-	llmtest.RunHTTP(t, llmtest.Traits{ObjectArguments: true}, newGoogleVertex)
+	llmtest.RunHTTP(t, llmtest.Traits{ObjectArguments: true, NoCacheWrites: true, Tier: "ON_DEMAND"}, newGoogleVertex)
 }
 
-func TestOpenAI(t *testing.T)    { llmtest.RunHTTP(t, llmtest.Traits{}, newOpenAI) }
-func TestResponses(t *testing.T) { llmtest.RunHTTP(t, llmtest.Traits{}, newResponses) }
-func TestAnthropic(t *testing.T) { llmtest.RunHTTP(t, llmtest.Traits{}, newAnthropic) }
+func TestOpenAI(t *testing.T)    { llmtest.RunHTTP(t, openAI, newOpenAI) }
+func TestResponses(t *testing.T) { llmtest.RunHTTP(t, openAI, newResponses) }
+func TestAnthropic(t *testing.T) { llmtest.RunHTTP(t, claude, newAnthropic) }
 func TestGoogle(t *testing.T) {
-	llmtest.RunHTTP(t, llmtest.Traits{ObjectArguments: true}, newGoogle)
+	llmtest.RunHTTP(t, llmtest.Traits{ObjectArguments: true, NoCacheWrites: true, Tier: "standard"}, newGoogle)
 }
 
 // TestDialects: the driver does all that with servers of each dialect, too.
@@ -111,13 +116,33 @@ func TestDialects(t *testing.T) {
 	for _, dialect := range llmtest.Dialects() {
 		t.Run(dialect.Name, func(t *testing.T) {
 			t.Parallel()
-			llmtest.RunHTTP(t, llmtest.Traits{Dialect: dialect}, func(t *testing.T, s *llmtest.Server, key string) llm.Provider {
+			llmtest.RunHTTP(t, llmtest.Traits{Dialect: dialect, NoLifetimes: true, Tier: "default"}, func(t *testing.T, s *llmtest.Server, key string) llm.Provider {
 				t.Helper()
 				p, err := openai.New(openai.Config{BaseURL: s.URL, APIKey: key, Dialect: dialect.Setting})
 				require.NoError(t, err)
 				return p
 			})
 		})
+	}
+}
+
+// TestForms: a choice and a format arrive as they were asked for: models write properties in the order of the schema.
+func TestForms(t *testing.T) {
+	s := llmtest.NewServer(llmtest.Config{T: t})
+	for name, p := range map[string]llm.Provider{
+		"chat": newOpenAI(t, s, "k"), "responses": newResponses(t, s, "k"), "anthropic": newAnthropic(t, s, "k"), "google": newGoogle(t, s, "k"),
+		"bedrock": newBedrock(t, s, "k"), "azure": newAzure(t, s, "k"), "google on vertex": newGoogleVertex(t, s, "k"),
+	} {
+		s.Reset()
+		_, err := p.Generate(t.Context(), llm.Request{
+			Model: "m", Messages: []llm.Message{{Role: event.RoleUser, Content: "hello"}}, Tools: []llm.Tool{{Name: "files.read"}, {Name: "now"}},
+			ToolChoice: llm.ChooseTool("files.read"), ResponseFormat: &llm.ResponseFormat{Name: "an answer", Schema: []byte(closed)},
+		}, nil)
+		require.NoError(t, err, name)
+		got := s.Requests()[0].Conversation
+		require.Equal(t, llm.ChooseTool("files_read"), got.ToolChoice, name)
+		require.Equal(t, closed, string(got.ResponseFormat.Schema), name)
+		require.Contains(t, []string{"", "an_answer"}, got.ResponseFormat.Name)
 	}
 }
 

@@ -428,17 +428,18 @@ func TestWebPage(t *testing.T) {
 }
 
 func TestUsage(t *testing.T) {
-	want := event.Usage{InputTokens: 10, OutputTokens: 7, ReasoningTokens: 3, CachedTokens: 8}
+	want := event.Usage{InputTokens: 10, OutputTokens: 7, ReasoningTokens: 3, CachedTokens: 8, CacheWriteTokens: 2}
 	for _, u := range []string{
-		`{"prompt_tokens":10,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":8},"completion_tokens_details":{"reasoning_tokens":3}}`,
-		`{"prompt_tokens":10,"completion_tokens":7,"prompt_cache_hit_tokens":8,"prompt_tokens_details":null,"completion_tokens_details":{"reasoning_tokens":3}}`,
+		`{"prompt_tokens":10,"completion_tokens":7,"prompt_tokens_details":{"cached_tokens":8,"cache_write_tokens":2},"completion_tokens_details":{"reasoning_tokens":3}}`,
+		`{"prompt_tokens":10,"completion_tokens":7,"prompt_cache_hit_tokens":8,"prompt_tokens_details":{"cached_tokens":null,"cache_write_tokens":2.0},"completion_tokens_details":{"reasoning_tokens":3}}`,
 	} {
-		p := answering(t, "application/json", `{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}],"usage":`+u+`}`)
+		p := answering(t, "application/json", `{"choices":[{"message":{"content":"a"},"finish_reason":"stop"}],"service_tier":"flex","usage":`+u+`}`)
 		both(t, func(t *testing.T, onDelta func(llm.Delta)) {
 			resp, err := p.Generate(t.Context(), request("hello"), onDelta)
 			require.NoError(t, err)
 			require.Equal(t, want, resp.Usage)
-			require.Equal(t, "stand-in", resp.Model, "the model that was asked for, if the server names none")
+			require.Empty(t, resp.Model, "the server names none")
+			require.Equal(t, "flex", resp.Tier)
 		})
 	}
 }

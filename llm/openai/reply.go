@@ -13,6 +13,7 @@ import (
 // chunk is a piece of a stream, which has a delta, or a complete reply, which has a message. Servers differ in the types of fields.
 type chunk struct {
 	Model   optional[string] `json:"model"`
+	Tier    optional[string] `json:"service_tier"`
 	Choices list[choice]     `json:"choices"`
 	Usage   optional[usage]  `json:"usage"`
 	Error   json.RawMessage  `json:"error"`
@@ -49,7 +50,8 @@ type usage struct {
 	CompletionTokens number `json:"completion_tokens"`
 	CacheHitTokens   number `json:"prompt_cache_hit_tokens"` // DeepSeek's name
 	PromptDetails    optional[struct {
-		CachedTokens number `json:"cached_tokens"`
+		CachedTokens     number `json:"cached_tokens"`
+		CacheWriteTokens number `json:"cache_write_tokens"`
 	}] `json:"prompt_tokens_details"`
 	CompletionDetails optional[struct {
 		ReasoningTokens number `json:"reasoning_tokens"`
@@ -87,14 +89,12 @@ func (r *reply) take(raw []byte) error {
 			return e
 		}
 	}
-	if c.Model.value != "" {
-		r.Model = c.Model.value
-	}
+	r.Model, r.Tier = cmp.Or(c.Model.value, r.Model), cmp.Or(c.Tier.value, r.Tier)
 	if u := c.Usage.value; c.Usage.given {
 		r.Usage = event.Usage{
 			InputTokens: int(u.PromptTokens), OutputTokens: int(u.CompletionTokens),
 			ReasoningTokens: int(u.CompletionDetails.value.ReasoningTokens),
-			CachedTokens:    int(max(u.PromptDetails.value.CachedTokens, u.CacheHitTokens)),
+			CachedTokens:    int(max(u.PromptDetails.value.CachedTokens, u.CacheHitTokens)), CacheWriteTokens: int(u.PromptDetails.value.CacheWriteTokens),
 		}
 	}
 	for _, ch := range c.Choices {

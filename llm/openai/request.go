@@ -29,6 +29,17 @@ func (p *Provider) request(req llm.Request, names *driver.ToolNames) (out sdk.Ch
 			Name: names.Wire(t.Name), Description: driver.Description(t.Description), Parameters: names.Parameters(t.Name),
 		}})
 	}
+	if name := req.ToolChoice.Tool(); name != "" {
+		out.ToolChoice = sdk.ToolChoice{Type: sdk.ToolTypeFunction, Function: sdk.ToolFunction{Name: names.Wire(name)}}
+	} else if req.ToolChoice != llm.ToolsAuto {
+		out.ToolChoice = string(req.ToolChoice) // none and required, as OpenAI calls them
+	}
+	if f := req.ResponseFormat; f != nil {
+		out.ResponseFormat = &sdk.ChatCompletionResponseFormat{
+			Type:       sdk.ChatCompletionResponseFormatTypeJSONSchema,
+			JSONSchema: &sdk.ChatCompletionResponseFormatJSONSchema{Name: driver.FormatName(f), Schema: f.Schema, Strict: true},
+		}
+	}
 	if req.Temperature != nil {
 		// The SDK omits a zero, and the provider would use its default.
 		out.Temperature = max(float32(*req.Temperature), math.SmallestNonzeroFloat32)

@@ -76,6 +76,14 @@ func (p *Responses) responsesRequest(req llm.Request, names *driver.ToolNames, o
 			"name": names.Wire(t.Name), "description": driver.Description(t.Description), "parameters": names.Parameters(t.Name), "strict": false,
 		}})
 	}
+	if name := req.ToolChoice.Tool(); name != "" {
+		out.ToolChoice = map[string]string{"type": string(sdk.ToolTypeFunction), "name": names.Wire(name)}
+	} else if req.ToolChoice != llm.ToolsAuto {
+		out.ToolChoice = string(req.ToolChoice)
+	}
+	if f := req.ResponseFormat; f != nil {
+		out.Text = &sdk.ResponseTextConfig{Format: &sdk.ResponseTextFormat{Type: "json_schema", Name: driver.FormatName(f), Schema: f.Schema, Strict: true}}
+	}
 	return out
 }
 

@@ -21,13 +21,27 @@ type responseEvent struct {
 	Item        json.RawMessage             `json:"item"`
 	Response    *struct {
 		Model      string                         `json:"model"`
+		Tier       optional[string]               `json:"service_tier"`
 		Error      json.RawMessage                `json:"error"`
 		Incomplete *sdk.ResponseIncompleteDetails `json:"incomplete_details"`
-		Usage      *sdk.ResponseUsage             `json:"usage"`
+		Usage      optional[responseUsage]        `json:"usage"`
 	} `json:"response"`
 
 	// An error is here, or it is the event itself.
 	Error json.RawMessage `json:"error"`
+}
+
+// responseUsage are the tokens of a reply. Servers differ in the types of fields.
+type responseUsage struct {
+	InputTokens  number `json:"input_tokens"`
+	OutputTokens number `json:"output_tokens"`
+	InputDetails optional[struct {
+		CachedTokens     number `json:"cached_tokens"`
+		CacheWriteTokens number `json:"cache_write_tokens"`
+	}] `json:"input_tokens_details"`
+	OutputDetails optional[struct {
+		ReasoningTokens number `json:"reasoning_tokens"`
+	}] `json:"output_tokens_details"`
 }
 
 // responseItem is an item of the output.
@@ -59,7 +73,7 @@ func (r *response) take(raw []byte) error {
 		return &driver.Unreadable{Err: err}
 	}
 	if e.Response != nil {
-		r.Model = cmp.Or(e.Response.Model, r.Model)
+		r.Model, r.Tier = cmp.Or(e.Response.Model, r.Model), cmp.Or(e.Response.Tier.value, r.Tier)
 	}
 	delta := string(e.Delta)
 	switch e.Type {
@@ -139,13 +153,11 @@ func (r *response) end(e responseEvent) error {
 		return nil
 	}
 	r.ended, r.body.done = true, true
-	if u := e.Response.Usage; u != nil {
-		r.Usage = event.Usage{InputTokens: u.InputTokens, OutputTokens: u.OutputTokens}
-		if d := u.InputTokensDetails; d != nil {
-			r.Usage.CachedTokens = d.CachedTokens
-		}
-		if d := u.OutputTokensDetails; d != nil {
-			r.Usage.ReasoningTokens = d.ReasoningTokens
+	if u := e.Response.Usage.value; e.Response.Usage.given {
+		in := u.InputDetails.value
+		r.Usage = event.Usage{
+			InputTokens: int(u.InputTokens), CachedTokens: int(in.CachedTokens), CacheWriteTokens: int(in.CacheWriteTokens),
+			OutputTokens: int(u.OutputTokens), ReasoningTokens: int(u.OutputDetails.value.ReasoningTokens),
 		}
 	}
 	var reason string

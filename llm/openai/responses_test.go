@@ -46,7 +46,7 @@ const (
 
 func ended(status, fields string) string {
 	return `{"type":"response.` + status + `","response":{"id":"resp_1","model":"gpt-x","status":"` + status + `",` + fields +
-		`"usage":{"input_tokens":130,"input_tokens_details":{"cached_tokens":100},"output_tokens":30,"output_tokens_details":{"reasoning_tokens":12},"total_tokens":160}}}`
+		`"service_tier":"priority","usage":{"input_tokens":130,"input_tokens_details":{"cached_tokens":100,"cache_write_tokens":20.0},"output_tokens":30,"output_tokens_details":{"reasoning_tokens":12},"total_tokens":160}}}`
 }
 
 func TestResponsesUsage(t *testing.T) {
@@ -57,9 +57,10 @@ func TestResponsesUsage(t *testing.T) {
 		p, _ := responding(t, openai.Config{}, created, says, hello, last)
 		resp, err := p.Generate(t.Context(), request("hello"), nil)
 		require.NoError(t, err)
-		require.Equal(t, event.Usage{InputTokens: 130, CachedTokens: 100, OutputTokens: 30, ReasoningTokens: 12}, resp.Usage)
+		require.Equal(t, event.Usage{InputTokens: 130, CachedTokens: 100, CacheWriteTokens: 20, OutputTokens: 30, ReasoningTokens: 12}, resp.Usage)
 		require.Equal(t, reason, resp.FinishReason)
 		require.Equal(t, "gpt-x", resp.Model)
+		require.Equal(t, "priority", resp.Tier)
 		require.Equal(t, "hi", resp.Content)
 		require.Nil(t, resp.Opaque)
 	}

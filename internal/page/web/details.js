@@ -95,6 +95,7 @@ function because(r) {
       return [
         `${p.agent} asked ${p.model} with ${p.messages} messages: ${p.usage.inputTokens} tokens in`,
         p.usage.cachedTokens && ` (${p.usage.cachedTokens} cached)`,
+        p.usage.cacheWriteTokens && ` (${p.usage.cacheWriteTokens} written to the cache)`,
         `, ${p.usage.outputTokens} out`,
         `, ${(p.durationMs / 1000).toFixed(1)} s`,
         p.attempt > 1 && `, attempt ${p.attempt}`,

@@ -80,15 +80,18 @@ export function tokenFacts(usage) {
   const tokens = (n, part, what) => `${n.toLocaleString()}${part ? ` (${part.toLocaleString()} ${what})` : ""}`;
   return [
     ["Tokens in", tokens(usage.inputTokens, usage.cachedTokens, "cached")],
+    ["Written to the cache", usage.cacheWriteTokens?.toLocaleString() ?? ""],
     ["Tokens out", tokens(usage.outputTokens, usage.reasoningTokens, "thoughts")],
   ];
 }
 
 /** @param {ModelCall} call @returns {[string, import("./dom.js").Child][]} */
-function figures({ agent, model, attempt, usage, durationMs, finishReason, createdAt, failed, request }) {
+function figures({ agent, model, answeredBy, tier, attempt, usage, durationMs, finishReason, createdAt, failed, request }) {
   return [
     ["Agent", agent],
     ["Model", model],
+    ["Answered by", answeredBy],
+    ["Service tier", tier],
     ["Stored", time(createdAt)],
     ["Took", `${(durationMs / 1000).toFixed(1)} s`],
     ["Attempts", attempt],

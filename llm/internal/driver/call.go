@@ -25,6 +25,12 @@ type Call struct {
 func (e *Endpoint) Generate(ctx context.Context, req llm.Request, onDelta func(llm.Delta),
 	send func(context.Context, *Call) error, said func(*Exchange, error) *Said,
 ) (llm.Response, error) {
+	if err := req.Check(); err != nil {
+		return llm.Response{Type: llm.TypeText}, &llm.Error{Provider: e.Name, Message: "the request is not valid: " + err.Error()}
+	}
+	if len(req.Tools) == 0 {
+		req.ToolChoice = llm.ToolsAuto // providers reject a choice without tools
+	}
 	limit := cmp.Or(req.MaxReplyBytes, llm.DefaultMaxReplyBytes)
 	inner, x, done := newExchange(ctx, e.Name, limit)
 	defer done()
@@ -34,9 +40,6 @@ func (e *Endpoint) Generate(ctx context.Context, req llm.Request, onDelta func(l
 		err = context.Cause(inner)
 	}
 	resp := c.Reply.response()
-	if resp.Model == "" {
-		resp.Model = req.Model
-	}
 	if err != nil {
 		resp.Type, resp.ToolCalls, resp.Opaque = llm.TypeText, nil, nil
 		if refusal, ok := err.(*llm.Error); ok { //nolint:errorlint // the driver made it
@@ -53,7 +56,7 @@ func (e *Endpoint) Generate(ctx context.Context, req llm.Request, onDelta func(l
 type Reply struct {
 	Calls        []event.ToolCall
 	Usage        event.Usage
-	Model        string
+	Model, Tier  string
 	FinishReason string
 	Opaque       *event.Opaque
 
@@ -143,7 +146,7 @@ func (r *Reply) response() llm.Response {
 	r.say(rest)
 	resp := llm.Response{
 		Type: llm.TypeText, Content: r.text.String(), Thought: r.thought.String(), ToolCalls: append(r.Calls, written...),
-		Usage: r.Usage, Model: r.Model, FinishReason: r.FinishReason, Opaque: r.Opaque,
+		Usage: r.Usage, Model: r.Model, Tier: r.Tier, FinishReason: r.FinishReason, Opaque: r.Opaque,
 	}
 	if len(resp.ToolCalls) > 0 {
 		resp.Type = llm.TypeToolCalls

@@ -1,6 +1,7 @@
 package driver
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -136,6 +137,9 @@ func (n *ToolNames) Wire(name string) string {
 	}
 	return Sanitize(name)
 }
+
+// FormatName returns the name of a format that every provider accepts.
+func FormatName(f *llm.ResponseFormat) string { return cmp.Or(Sanitize(f.Name), "reply") }
 
 // Restore replaces the names in calls by the original names of the tools and of their properties.
 func (n *ToolNames) Restore(calls []event.ToolCall) {

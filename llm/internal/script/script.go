@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -58,6 +59,7 @@ func Run(req llm.Request, quiet bool) Reply {
 	for _, line := range segment(script, round) {
 		r.line(line)
 	}
+	r.choose(req)
 	Identify(r.calls, req)
 	return r.finish(req)
 }
@@ -109,12 +111,14 @@ type runner struct {
 	calls          []event.ToolCall
 	newline        string // precedes the next piece of text
 	blank          int    // blank lines, which count only if text follows
+	usage          event.Usage
 }
 
 var (
 	useLine   = regexp.MustCompile(`^\s*use\s+(\S+)(?:\s+(.*\S))?\s*$`)
 	thinkLine = regexp.MustCompile(`^\s*think\s+(.*\S)\s*$`)
 	countLine = regexp.MustCompile(`^\s*count\s+(\d+)(?:\s+every\s+(\S+))?\s*$`)
+	cacheLine = regexp.MustCompile(`^\s*cache\s+(\d{1,9})\s+(\d{1,9})\s+(\d{1,9})\s*$`)
 	word      = regexp.MustCompile(`\s*\S+|\s+$`)
 )
 
@@ -131,6 +135,12 @@ func (r *runner) line(line string) {
 		r.count(m[1], m[2])
 		return
 	}
+	if m := cacheLine.FindStringSubmatch(line); m != nil {
+		for i, count := range []*int{&r.usage.CachedTokens, &r.usage.CacheWriteTokens, &r.usage.CacheWriteHourTokens} {
+			*count, _ = strconv.Atoi(m[i+1]) // it has up to nine digits
+		}
+		return
+	}
 	if strings.TrimSpace(line) == "" {
 		if len(r.text) > 0 && r.newline == "\n" {
 			r.blank++
@@ -145,6 +155,20 @@ func (r *runner) use(tool, args string) {
 		args = "{}"
 	}
 	r.calls = append(r.calls, event.ToolCall{Function: event.Function{Name: tool, Arguments: args}})
+}
+
+// choose leaves out the calls that a request forbids, and adds the one that it demands.
+func (r *runner) choose(req llm.Request) {
+	name := req.ToolChoice.Tool()
+	if req.ToolChoice == llm.ToolsNone || name != "" {
+		r.calls = slices.DeleteFunc(r.calls, func(c event.ToolCall) bool { return c.Function.Name != name })
+	}
+	if req.ToolChoice == llm.ToolsRequired && len(req.Tools) > 0 {
+		name = req.Tools[0].Name
+	}
+	if name != "" && len(r.calls) == 0 {
+		r.use(name, "")
+	}
 }
 
 func (r *runner) think(text string) {
@@ -239,7 +263,7 @@ func toolNames(tools []llm.Tool) (names []string) {
 }
 
 func (r *runner) finish(req llm.Request) Reply {
-	out := Reply{Pieces: append(r.thoughts, r.text...), Calls: r.calls}
+	out := Reply{Pieces: append(r.thoughts, r.text...), Calls: r.calls, Usage: r.usage}
 	for _, m := range req.Messages {
 		out.Usage.InputTokens += len(strings.Fields(m.Content))
 	}
