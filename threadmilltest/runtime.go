@@ -84,7 +84,8 @@ func (s *threads) take() []string {
 // These fields get other defaults than in [threadmill.New]: Temporal is a server in memory, which the
 // tests of a binary share; Store is SQLite in memory; Namespace and TaskQueue are the test's own, so
 // that parallel tests may use the same thread ids; Logger writes warnings and errors to the log of the
-// test. Tests that set the same Namespace need thread ids of their own.
+// test; Stream is one in memory; StopTimeout is 100 ms, and StaleAfter 40 s. Tests that set the same
+// Namespace need thread ids of their own.
 //
 // If Models has a [scripted.Model], the test fails when the model is asked for what the script does not
 // have, or ends without all of it.
