@@ -1,10 +1,16 @@
 package deploying
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
+	"go.temporal.io/sdk/workflow"
+	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/gate"
@@ -34,6 +40,20 @@ func TestGate(t *testing.T) {
 		require.NoError(t, g.Live(f.Ctx(), gate.Live{Client: f.Temporal, TaskQueue: f.TaskQueue, Sample: 1}))
 		return report
 	}
+	t.Run("the SDK's calls replay a history that names its workflow", func(t *testing.T) {
+		replayer, err := threadmill.NewReplayer(threadmill.Config{}, worker.WorkflowReplayerOptions{})
+		require.NoError(t, err)
+		h := &history.History{Events: check.HistoryOf(f.Harness, waiting, "")}
+		require.NoError(t, replayer.ReplayWorkflowHistory(nil, h))
+		raw, err := protojson.Marshal(h)
+		require.NoError(t, err)
+		file := filepath.Join(t.TempDir(), "history.json")
+		require.NoError(t, os.WriteFile(file, raw, 0o600))
+		require.NoError(t, replayer.ReplayWorkflowHistoryFromJSONFile(nil, file))
+		require.ErrorContains(t, replayer.ReplayWorkflowHistoryFromJSONFile(nil, "none.json"), "none.json")
+		require.NoError(t, replayer.ReplayWorkflowExecution(f.Ctx(), f.Temporal.WorkflowService(), nil, "default", workflow.Execution{ID: signals.WorkflowID(f.TaskQueue, waiting)}))
+		require.NoError(t, replayer.ReplayPartialWorkflowHistoryFromJSONFile(nil, file, h.Events[2].EventId))
+	})
 	both := func(r gate.Report) bool {
 		return r.By["newest"] == 1 && r.By["longest"]+r.By["waiting for approval"] == 1
 	}
