@@ -84,7 +84,6 @@ processes. /healthz and /readyz are served in every role.`,
 	f.StringSliceVar(&o.origins, "allowed-origins", nil, "origins, such as https://app.example, whose web pages may call the API ("+program.EnvAllowedOrigins+")")
 	f.StringVar(&o.sqlite, "sqlite", "", "keep records in this file instead of PostgreSQL: for one machine")
 	f.StringSliceVar(&o.tools, "tool-queues", nil, "further task queues to serve, for tools that declare one")
-	f.StringVar(&o.namespace, "namespace", signals.DefaultNamespace, "Threadmill namespace of the threads that the API serves")
 	o.registerBuild(f)
 	f.StringVar(&o.recovery, "recovery-dir", "", "local folder for the running tasks of this process: if it is killed, its successor or another worker with this folder continues them at once ("+program.EnvRecoveryDir+")")
 	f.DurationVar(&o.drain, "drain", 30*time.Second, "how long running steps may take to finish on SIGTERM")
@@ -102,6 +101,7 @@ func (o *options) register(f *pflag.FlagSet, cfg Config, level slog.Level) {
 	f.StringVar(&o.config, "config", "", "YAML file with agents, models, tools and hooks (default: one agent, by the environment)")
 	f.StringVar(&o.profile, "profile", "", "profile of Temporal's configuration file (TEMPORAL_PROFILE)")
 	f.StringVar(&o.taskQueue, "task-queue", cmp.Or(cfg.TaskQueue, queueowner.Name(queueowner.Program())), "task queue of the threads, which belongs to this program")
+	f.StringVar(&o.namespace, "namespace", signals.DefaultNamespace, "Threadmill namespace of the threads that the API serves")
 	f.StringVar(&o.logFormat, "log-format", program.LogText, "text or json")
 	f.TextVar(&o.logLevel, "log-level", level, "debug, info, warn or error")
 }

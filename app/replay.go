@@ -92,7 +92,10 @@ func (o *replayOptions) run(cmd *cobra.Command, application Config, folders []st
 	if err := o.deployment(os.Getenv).Validate(); err != nil {
 		return program.Usagef("%w", err)
 	}
-	o.roles, o.namespace = []string{roleWorker}, signals.DefaultNamespace
+	if err := signals.ValidateID("--namespace", o.namespace); err != nil {
+		return program.Usagef("%w", err)
+	}
+	o.roles = []string{roleWorker}
 	log, err := program.NewLogger(cmd.ErrOrStderr(), o.logFormat, o.logLevel)
 	if err != nil {
 		return err

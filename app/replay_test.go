@@ -70,6 +70,12 @@ func change(t *testing.T, name string, do func(*history.History)) (folder string
 func TestReplay(t *testing.T) {
 	stored, err := filepath.Abs(histories)
 	require.NoError(t, err)
+	code, report, stderr := replayed(t, Config{}, "--namespace", "acme", stored)
+	require.Zero(t, code, stderr)
+	require.True(t, report.Complete, "the flags are those of the workers")
+	code, _, stderr = replayed(t, Config{}, "--namespace", "a/b", stored)
+	require.Equal(t, 2, code)
+	require.Contains(t, stderr, "--namespace")
 	broken := change(t, "tools.json", func(h *history.History) {
 		for _, e := range h.GetEvents() {
 			if a := e.GetActivityTaskScheduledEventAttributes(); a != nil {
@@ -93,7 +99,7 @@ func TestReplay(t *testing.T) {
 	one := change(t, "tools.json", func(*history.History) {})
 	t.Chdir(t.TempDir())
 
-	code, report, stderr := replayed(t, Config{}, stored)
+	code, report, stderr = replayed(t, Config{}, stored)
 	require.Equal(t, program.ExitOK, code, stderr)
 	require.Empty(t, report.Failed)
 	require.Greater(t, report.Replayed, 100)

@@ -89,17 +89,27 @@ polled within the last 90 seconds. Temporal's counts may lag by seconds.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.on(cmd.Context(), func(ctx context.Context, d deployment.Deployment) error {
-				ctx, cancel := context.WithTimeout(ctx, a.flags.timeout)
-				defer cancel()
-				found, err := builds(ctx, d)
+				found, err := within(ctx, a.flags.timeout, func(ctx context.Context) (render.Deployment, error) { return builds(ctx, d) })
 				return a.show(found, err, found.String(), "")
 			})
 		},
 	}))
 }
 
-// lookAgain is the time between two looks at a build from which threads move.
-const lookAgain = time.Second
+const (
+	// lookAgain is the time between two looks at a build from which threads move.
+	lookAgain = time.Second
+
+	// tellAgain is the time after which it is told again what is on the build, although that has not changed.
+	tellAgain = 15 * time.Second
+)
+
+// within asks Temporal, which has to answer within the limit of a command.
+func within[T any](ctx context.Context, limit time.Duration, ask func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	return ask(ctx)
+}
 
 func (a deploymentCommands) moveCommand() *cobra.Command {
 	return a.nameFlag(&cobra.Command{
@@ -117,9 +127,9 @@ Ctrl-C ends the wait.`,
 
 func (a deploymentCommands) move(ctx context.Context, d deployment.Deployment, build string) error {
 	waker := &deployment.Waker{Deployment: d, Build: build}
-	last := deployment.Running{Threads: -1}
+	last, told := deployment.Running{Threads: -1}, time.Time{}
 	for {
-		status, err := d.Inspect(ctx)
+		status, err := within(ctx, a.flags.timeout, d.Inspect)
 		switch {
 		case err != nil:
 			return err
@@ -131,7 +141,7 @@ func (a deploymentCommands) move(ctx context.Context, d deployment.Deployment, b
 		if _, err := waker.Wake(ctx); err != nil {
 			return err
 		}
-		running, err := d.Running(ctx, build)
+		running, err := within(ctx, a.flags.timeout, func(ctx context.Context) (deployment.Running, error) { return d.Running(ctx, build) })
 		if err != nil {
 			return err
 		}
@@ -142,9 +152,9 @@ func (a deploymentCommands) move(ctx context.Context, d deployment.Deployment, b
 			return fmt.Errorf("%d threads and %d pinned workflows are on build %s, and no worker of it polls: start one%s",
 				running.Threads, running.Pinned, build, status.OrMove(build))
 		}
-		if running != last {
+		if running != last || time.Since(told) >= tellAgain {
 			a.warn("%d threads and %d pinned workflows are on build %s", running.Threads, running.Pinned, build)
-			last = running
+			last, told = running, time.Now()
 		}
 		select {
 		case <-time.After(lookAgain):
