@@ -123,6 +123,7 @@ func TestAdvanceHooks(t *testing.T) {
 	cfg.ApprovalRules = expiring
 	rt := threadmilltest.New(t, cfg)
 	turn := rt.Say("t1", "Please pay back A-1.")
+	require.Equal(t, signals.HookWorkflowID(rt.Client().Namespace(), "t1", turn.EventID())+"/review", rt.WaitForHook("t1", "review"))
 	rt.Advance("t1", 23*time.Hour)
 	require.NotContains(t, rt.Transcript("t1"), "calls refund")
 	rt.Advance("t1", 13*time.Hour) // one for the hook, and half a day for the approval

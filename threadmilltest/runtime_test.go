@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
+	"github.com/threadmill/threadmill/llm/demo"
 	"github.com/threadmill/threadmill/llm/scripted"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/threadmilltest"
@@ -283,4 +284,28 @@ func TestGoldenIsWritten(t *testing.T) {
 	got, err := os.ReadFile(file)
 	require.NoError(t, err)
 	require.Equal(t, "ann: hello\nclerk: hello\n-- turn completed\n", string(got))
+}
+
+// TestStableTranscript: transcripts with events and background tasks are the same in every run.
+func TestStableTranscript(t *testing.T) {
+	t.Parallel()
+	run := func() string {
+		cfg := threadmill.Config{
+			Agents: []agent.Agent{{Name: "clerk", Model: "demo/any", Tools: []string{"build", "list_tasks"}}},
+			Models: map[string]llm.Provider{"demo": demo.New(demo.Config{Quiet: true})},
+			Tools:  []tool.Tool{tool.MustFunc("build", "Builds.", func(context.Context, tool.Call, struct{}) (string, error) { return "built", nil }, tool.Background())},
+		}
+		rt := threadmilltest.New(t, cfg)
+		rt.Ask("t1", "use build {}")
+		rt.WaitForTasks("t1")
+		rt.Emit("t1", "file.changed", map[string]any{"path": "a", "due": "2027-01-31T12:00:00Z"})
+		rt.WaitIdle("t1")
+		rt.Ask("t1", "use list_tasks {}")
+		return rt.Transcript("t1")
+	}
+	first := run()
+	require.Equal(t, first, run())
+	require.Contains(t, first, "(by time at the latest)")
+	require.Contains(t, first, `"startedAt":"time"`)
+	require.Contains(t, first, `"due":"2027-01-31T12:00:00Z"`, "what programs say stays")
 }

@@ -20,8 +20,8 @@ import (
 )
 
 // Transcript returns a thread as people read it: what was said, called, decided and returned, as viewers
-// see it. It contains neither times nor generated ids, so that it is the same in every run: ids in texts
-// become call-1, id-1 and so on, in the order of their appearance. What belongs to a call follows the
+// see it. It contains neither times of the run nor generated ids, so that it is the same in every run: ids in texts
+// become call-1, id-1 and so on, in the order of their appearance, and times that Threadmill has written become "time". What belongs to a call follows the
 // call, whenever it happened.
 //
 //	ann: Please pay back order A-1.
@@ -297,17 +297,27 @@ func (w *writer) String() string {
 	return w.stable(b.String())
 }
 
-// generated are the ids that differ from run to run.
-var generated = regexp.MustCompile(`\bcall_\w+|\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+// generated are the ids that differ from run to run, also those behind the id of a thread.
+var generated = regexp.MustCompile(`~t[0-9a-z]{5,7}\b|\.s[0-9a-z]{5,7}\b|\bcall_\w+|\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+
+// times are those of the run: with parts of a second, in milliseconds, or the deadline that a task is told. Times in what people and programs say
+// are rarely so exact.
+var times = regexp.MustCompile(`(by )\d{4}-\d\d-\d\dT[\d:]+Z( at the latest)|()\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3,9}(?:Z|[+-]\d\d:\d\d)()|("timestamp":)\d{13}\b()`)
 
 // stable replaces generated ids by names.
 func (w *writer) stable(text string) string {
 	names, counts := map[string]string{w.threadID: "thread"}, map[string]int{}
+	text = times.ReplaceAllString(text, "${1}${3}${5}time${2}")
 	return generated.ReplaceAllStringFunc(text, func(id string) string {
 		if names[id] == "" {
 			kind := "id"
-			if strings.HasPrefix(id, "call_") {
+			switch {
+			case strings.HasPrefix(id, "call_"):
 				kind = "call"
+			case strings.HasPrefix(id, "~t"):
+				kind = "~task"
+			case strings.HasPrefix(id, ".s"):
+				kind = ".sub"
 			}
 			counts[kind]++
 			names[id] = fmt.Sprintf("%s-%d", kind, counts[kind])

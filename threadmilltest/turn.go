@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
@@ -131,6 +132,43 @@ func (r *Runtime) Emit(threadID, typ string, payload any) string {
 func (r *Runtime) WaitIdle(threadID string) {
 	r.t.Helper()
 	r.until(threadID, "the thread to be idle", func(ctx context.Context) (bool, error) { return r.idle(ctx, threadID) })
+}
+
+// WaitForTasks waits until no background task of a thread runs, and the thread is idle: the agent has been told how they ended.
+func (r *Runtime) WaitForTasks(threadID string) {
+	r.t.Helper()
+	r.until(threadID, "the background tasks to end", func(ctx context.Context) (bool, error) {
+		idle, err := r.idle(ctx, threadID)
+		if err != nil || !idle {
+			return false, err
+		}
+		all, err := r.Client().Tasks(ctx, threadID)
+		running := slices.ContainsFunc(all.Tasks, func(task event.Task) bool { return task.State == event.TaskRunning })
+		return !running, err
+	})
+}
+
+// WaitForHook waits until a hook that is a workflow decides on an event of a thread, and returns the id of its workflow, which the test can
+// signal.
+func (r *Runtime) WaitForHook(threadID, name string) (workflowID string) {
+	r.t.Helper()
+	r.until(threadID, fmt.Sprintf("the hook %q to be asked", name), func(ctx context.Context) (bool, error) {
+		thread, err := r.world.temporal.DescribeWorkflowExecution(ctx, signals.WorkflowID(r.Client().Namespace(), threadID), "")
+		for _, hooks := range thread.GetPendingChildren() {
+			if hooks.GetWorkflowTypeName() != signals.HookWorkflow {
+				continue
+			}
+			of, failed := r.world.temporal.DescribeWorkflowExecution(ctx, hooks.GetWorkflowId(), hooks.GetRunId())
+			err = errors.Join(err, failed)
+			for _, one := range of.GetPendingChildren() {
+				if one.GetWorkflowId() == hooks.GetWorkflowId()+"/"+name {
+					workflowID = one.GetWorkflowId()
+				}
+			}
+		}
+		return workflowID != "", err
+	})
+	return workflowID
 }
 
 func (r *Runtime) idle(ctx context.Context, threadID string) (bool, error) {

@@ -27,7 +27,7 @@ var (
 
 	// kept have ids, types, names of agents and tools, digests, times and addresses.
 	kept = regexp.MustCompile(`^(id|.*Id|.*ID|.*Ids|.*IDs|key|keys|seq|type|types|.*Type|role|status|state|stage|phase|activity|outcome|decision|scope|action|class|kind|` +
-		`name|agent|agents|.*Agents|agentName|subAgent|createdBy|onBusy|onWaiting|signal|tool|tools|toolName|model|.*Model|provider|finishReason|` +
+		`name|agent|agents|.*Agents|agentName|subAgent|createdBy|onBusy|onWaiting|signal|tool|tools|toolName|model|.*Model|provider|finishReason|answeredBy|tier|` +
 		`prompt|turn|question|digest|definition|rest|grant|groups|namespace|rule|server|queue|.*Queue|traceparent|joinOn|root|parent|produced|joined|steered|joining|undecided|plan|calls|answers|before|next|` +
 		`ids|passed|voted|hooks|abandonedHooks|processor|enqueueAfter|duplicate|deniedBy|default|record|lastRecord|replies|replyTo|collection|document|entity|` +
 		`pseudonym|turns|.*At|at|since|deadline|workingDirectory)$`)

@@ -120,12 +120,12 @@ const (
 		answer approvers arguments by context denied detail edited editedPrefix error input instructions lost message opaque output path person problem query
 		reason refused source terms text title titles unhandled url user warning x`
 	wantOthers = `
-		abandonedHooks action agent agentId agentName agents answers before calls class collection contains decision
+		abandonedHooks action agent agentId agentName agents answeredBy answers before calls class collection contains decision
 		decisionId default definition deniedBy digest document duplicate endEventId enqueueAfter entity equals eventId eventType events field
 		finishReason grant groups heldIds hooks id ids in joinOn joined joining kind lastRecord messageId model name namespace next not onBusy
 		onWaiting outcome parent parentEventId passed phase plan postedIds prefix processor produced prompt pseudonym question record replies
 		replyTo replyToMessageId rest role root rule scope senderId senderType server signal stage state status steered subAgent systemPrompt
-		taskId taskQueue threadId tool toolCallId toolName tools traceId traceparent turn turnId turns type undecided voted workingDirectory`
+		taskId taskQueue threadId tier tool toolCallId toolName tools traceId traceparent turn turnId turns type undecided voted workingDirectory`
 )
 
 func compare(t *testing.T, field string, before, after json.RawMessage, texts, others map[string]bool) {
