@@ -9,7 +9,7 @@
 //   - An [Event] is the input of hooks, processors and default processing: a closed union of
 //     [MessageEvent], [ToolCallEvent] and a few more.
 //   - An [Item] is an event in a thread's queue, with its status, its priority and its parent event.
-//   - A [Record] is a stored event: append-only, with a number per thread and no gaps.
+//   - A [Record] is a stored event, with a number per thread and no gaps. Only an erasure changes or deletes it.
 //
 // An [AgentEvent] is the form that viewers receive. It is derived from records and from the live
 // stream. So are the [EnvEvent] of "view=env" and the [WorldEvent] for clients of a world of

@@ -28,7 +28,7 @@ type APIKeys interface {
 	// returns [ErrNotFound].
 	RotateAPIKey(ctx context.Context, namespace, id, hash string, previousUntil time.Time) (APIKey, error)
 
-	// RevokeAPIKey revokes a key permanently. It does not change a key that is already revoked. If
+	// RevokeAPIKey revokes a key for good. It does not change a key that is already revoked. If
 	// the key is in another namespace, it returns [ErrNotFound].
 	RevokeAPIKey(ctx context.Context, namespace, id, by string) (APIKey, error)
 

@@ -4,7 +4,7 @@
 //
 // # Invariants
 //
-//   - Records are append-only. Seq is per thread, from 1, without gaps, and assigned inside the
+//   - Records are only added, until an erasure changes or deletes them. Seq is per thread, from 1, without gaps, and assigned inside the
 //     appending transaction under a lock on the thread. Commit order is read order: a reader that has
 //     seen n never finds a late n-1.
 //   - A record's id is unique in its thread. Appends are idempotent by id: appending an existing id

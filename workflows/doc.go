@@ -11,8 +11,10 @@
 // what a thread and its child workflows do when the thread continues as new.
 //
 // The other workflows are in hook_workflow.go (the hooks of one event), task_workflow.go (a
-// background task), subagent_workflow.go (the thread of a sub-agent) and schedule_workflow.go (one
-// run of a schedule).
+// background task), subagent_workflow.go (the thread of a sub-agent), schedule_workflow.go (one
+// run of a schedule), ingest_workflow.go (the ingestion of a document, new vectors for a namespace, and the
+// search for entities), erase_workflow.go (the erasure of a thread), person_workflow.go (the erasure of a
+// person), retain_workflow.go (retention) and modellimit.go (the limits of a model provider).
 //
 // # Coroutines
 //

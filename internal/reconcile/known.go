@@ -55,7 +55,7 @@ func (k *known) restore() signals.Restore {
 func (k *known) differences() (out []repair.Difference) {
 	add := func(kind repair.Kind, n int, what, action string) {
 		if n > 0 {
-			out = append(out, repair.Difference{Kind: kind, In: repair.Temporal, Count: n, Detail: fmt.Sprintf("Temporal is older: its workflow lacks %d "+what, n), Action: action})
+			out = append(out, repair.Difference{Kind: kind, In: repair.Temporal, Count: n, Detail: fmt.Sprintf("Temporal is older: its workflow lacks %s (%d)", what, n), Action: action})
 		}
 	}
 	add(repair.Events, len(k.ended), "events whose turns have ended", "tell it their ids")
