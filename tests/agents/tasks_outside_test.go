@@ -239,7 +239,7 @@ func TestTaskNotCompleted(t *testing.T) {
 	})
 	t.Run("in the foreground a tool cannot hand its work over", func(t *testing.T) {
 		id := w.Open()
-		require.Contains(t, check.Say(w, id, "use now {}").Message.Content, "does not run as a background task: set Background")
+		require.Contains(t, check.Say(w, id, "use now {}").Message.Content, "does not run as a background task: declare the tool with tool.Background()")
 		require.True(t, w.Messages(id)[2].IsError)
 		require.Empty(t, check.TasksOf(w, id))
 	})
