@@ -64,7 +64,7 @@ func TestSystemd(t *testing.T) {
 
 		require.Equal(t, "/etc/threadmill/"+role+".env", service["EnvironmentFile"])
 		require.NotContains(t, service, "Environment", "secrets are in files")
-		require.Equal(t, "threadmill-"+role, service["StateDirectory"])
+		require.Equal(t, []string{"threadmill", "threadmill"}, []string{service["StateDirectory"], service["User"]}, "both units share the folder for commands")
 		require.Equal(t, "always", service["Restart"])
 		require.Equal(t, "2", service["RestartPreventExitStatus"])
 		require.Equal(t, "strict", service["ProtectSystem"])
