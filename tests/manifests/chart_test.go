@@ -124,7 +124,7 @@ func TestChart(t *testing.T) {
 			values: `
 image: {tag: "1.5"}
 deploymentName: desk
-config: "version: 1\n"
+config: "  # The desk.\nversion: 1\n"
 builds:
   - {id: "1.4", tag: "1.4", replicas: 0, config: "version: 1\ntitleModel: demo/demo\n"}
   - {id: "1.5", tag: "1.5"}
@@ -140,7 +140,7 @@ builds:
 				require.False(t, selector.Matches(labels.Set(current.Spec.Template.Labels)), "each Deployment has its own pods")
 				files := all[*corev1.ConfigMap](r)
 				require.Equal(t, "version: 1\ntitleModel: demo/demo\n", files["threadmill-worker-1-4-config"].Data["threadmill.yaml"])
-				require.Equal(t, "version: 1\n", files["threadmill-config"].Data["threadmill.yaml"])
+				require.Equal(t, "  # The desk.\nversion: 1\n", files["threadmill-config"].Data["threadmill.yaml"])
 				require.NotEqual(t, old.Spec.Template.Annotations["checksum/config"], current.Spec.Template.Annotations["checksum/config"])
 			},
 		},
@@ -178,7 +178,7 @@ networkPolicy: {from: [{namespaceSelector: {matchLabels: {name: ingress}}}]}
 		},
 		"everything": {
 			values: `
-image: {repository: registry.example/threadmill, tag: "2", pullSecrets: [pull]}
+image: {repository: example/threadmill, tag: "2", pullSecrets: [pull]}
 secrets: [one, two]
 env: {OTEL_SERVICE_NAME: desk, TEMPORAL_ADDRESS: "other:7233"}
 config: "version: 1\n"
