@@ -1,6 +1,7 @@
 package main
 
 import (
+	"maps"
 	"testing"
 	"time"
 
@@ -24,6 +25,12 @@ func open(t *testing.T, script ...scripted.Reply) (*ledger, *threadmilltest.Runt
 	return l, threadmilltest.New(t, threadmilltest.Scripted(configuration(l), scripted.New(script...)))
 }
 
+func (l *ledger) all() map[string]invoice {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return maps.Clone(l.paid)
+}
+
 func approve(rt *threadmilltest.Runtime, request event.ApprovalRequest, by string) {
 	rt.Decide("t1", request, signals.Decide{Decision: event.DecisionApprove, By: by})
 }
@@ -39,7 +46,7 @@ func TestPay(t *testing.T) {
 	request := rt.WaitForApproval("t1")
 	approve(rt, request, "bo")
 	require.Len(t, rt.WaitForApprovals("t1", 1), 1, "still waits")
-	require.Empty(t, l.paid)
+	require.Empty(t, l.all())
 	approve(rt, request, "cleo")
 	require.Equal(t, "R-17 is paid.", rt.Wait(turn).Message.Content)
 	rt.Golden("t1", "testdata/pay.txt")
@@ -65,7 +72,7 @@ func TestNobodyApproves(t *testing.T) {
 	rt.WaitForApproval("t1")
 	rt.Advance("t1", 72*time.Hour)
 	require.Equal(t, "Nobody has approved R-17.", rt.Wait(turn).Message.Content)
-	require.Empty(t, l.paid)
+	require.Empty(t, l.all())
 }
 
 // TestPaidTwice: the hook refuses, and nobody is asked.
@@ -88,7 +95,7 @@ func TestNewSupplier(t *testing.T) {
 	approve(rt, request, "bo")
 	approve(rt, request, "dan")
 	rt.Wait(turn)
-	require.Equal(t, map[string]invoice{"N-1": fresh}, l.paid)
+	require.Equal(t, map[string]invoice{"N-1": fresh}, l.all())
 }
 
 // TestNobodyCalls: after three days, the hook refuses.
