@@ -130,6 +130,29 @@ func TestTestingGuide(t *testing.T) {
 	require.Equal(t, []string{string(transcript)}, blocksOf(t, "../../docs/testing.md", "text"))
 }
 
+// TestFirstAppGuide checks that the Go code in docs/first-app.md is that of examples, and that what they print and the transcript are theirs.
+func TestFirstAppGuide(t *testing.T) {
+	t.Parallel()
+	read := func(files ...string) string {
+		var all strings.Builder
+		for _, file := range files {
+			text, err := os.ReadFile("../../examples/" + file)
+			require.NoError(t, err)
+			all.Write(text)
+		}
+		return all.String()
+	}
+	const guide = "../../docs/first-app.md"
+	code := read("hello/main.go", "invoices/main.go", "invoices/hooks.go", "invoices/invoices_test.go")
+	for _, block := range blocksOf(t, guide, "go") {
+		require.Contains(t, code, block)
+	}
+	require.Equal(t, []string{
+		"$ go run ./hello\n" + read("hello/output.txt"), "$ go run . 2>/dev/null\n" + read("invoices/output.txt"),
+	}, blocksOf(t, guide, "console"))
+	require.Equal(t, []string{read("invoices/testdata/pay.txt")}, blocksOf(t, guide, "text"))
+}
+
 // TestHooksGuide checks that the Go code in docs/hooks.md is the code of examples, and its JSON the
 // input, results and records of hook workflows.
 func TestHooksGuide(t *testing.T) {
