@@ -24,7 +24,8 @@ import (
 
 // NewReplayer returns a replayer with the workflows of a runtime with this configuration, with which a test can replay
 // stored histories. Of the configuration, only what workflows use must be set: Hooks, Processors, Rules, RuleSource, Redact, StaleAfter
-// and RegisterWith. A history is replayed as the workflow that it is of, which its first event names, unless the options of the call do. The options have the data converter and the worker interceptors of the Temporal client, if it has its own.
+// and RegisterWith. The options have the data converter and the worker interceptors of the Temporal client, if it has its own. A history is
+// replayed as the workflow that it is of, which its first event names, unless the options of the call do.
 func NewReplayer(cfg Config, options worker.WorkflowReplayerOptions) (worker.WorkflowReplayer, error) {
 	hooks, err := hook.NewSet(hook.Config{Hooks: cfg.Hooks, Processors: cfg.Processors, Redact: redaction.Answer(cfg.Redact)})
 	if err != nil {

@@ -69,25 +69,26 @@ func (r *Runtime) Start(ctx context.Context) error {
 	}
 }
 
-// Stop ends what [Runtime.Start] has started: it waits up to [Config].StopTimeout for running steps, and at most until ctx ends. It then
-// closes a client of Temporal that is the runtime's own. The error is that with which the workers ended, which may have been before.
-func (r *Runtime) Stop(ctx context.Context) error {
-	if r.background.close != nil {
-		defer r.background.close()
-	}
+// Stop ends what [Runtime.Start] has started: it waits up to [Config].StopTimeout for running steps, and then closes a client of Temporal
+// that is the runtime's own. If ctx ends before, the steps go on to their end, and Stop can be called again. Otherwise the error is that with
+// which the workers ended, which may have been before.
+func (r *Runtime) Stop(ctx context.Context) (err error) {
 	r.background.mu.Lock()
 	cancel := r.background.cancel
 	r.background.mu.Unlock()
-	if cancel == nil {
-		return nil
+	if cancel != nil {
+		cancel()
+		select {
+		case <-r.background.ended:
+			err = r.background.err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
-	cancel()
-	select {
-	case <-r.background.ended:
-		return r.background.err
-	case <-ctx.Done():
-		return ctx.Err()
+	if r.background.close != nil {
+		r.background.close()
 	}
+	return err
 }
 
 // Stopped returns a channel that is closed when the workers of [Runtime.Start] have ended: after [Runtime.Stop], or because they failed.

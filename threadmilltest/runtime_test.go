@@ -298,7 +298,7 @@ func TestStableTranscript(t *testing.T) {
 		rt := threadmilltest.New(t, cfg)
 		rt.Ask("t1", "use build {}")
 		rt.WaitForTasks("t1")
-		rt.Emit("t1", "file.changed", map[string]any{"path": "a", "due": "2027-01-31T12:00:00Z"})
+		rt.Emit("t1", "file.changed", map[string]any{"path": "a", "due": "2027-01-31T12:00:00Z", "host": "mail.server", "home": "~tester"})
 		rt.WaitIdle("t1")
 		rt.Ask("t1", "use list_tasks {}")
 		return rt.Transcript("t1")
@@ -307,5 +307,6 @@ func TestStableTranscript(t *testing.T) {
 	require.Equal(t, first, run())
 	require.Contains(t, first, "(by time at the latest)")
 	require.Contains(t, first, `"startedAt":"time"`)
-	require.Contains(t, first, `"due":"2027-01-31T12:00:00Z"`, "what programs say stays")
+	require.Contains(t, first, `"due":"2027-01-31T12:00:00Z","home":"~tester","host":"mail.server"`, "what programs say stays")
+	require.Contains(t, first, "task t1~task-1.")
 }

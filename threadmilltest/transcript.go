@@ -297,8 +297,8 @@ func (w *writer) String() string {
 	return w.stable(b.String())
 }
 
-// generated are the ids that differ from run to run, also those behind the id of a thread.
-var generated = regexp.MustCompile(`~t[0-9a-z]{5,7}\b|\.s[0-9a-z]{5,7}\b|\bcall_\w+|\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
+// generated are the ids that differ from run to run, but those of tasks.
+var generated = regexp.MustCompile(`\bcall_\w+|\b[0-7][0-9A-HJKMNP-TV-Z]{25}\b|\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b`)
 
 // times are those of the run: with parts of a second, in milliseconds, or the deadline that a task is told. Times in what people and programs say
 // are rarely so exact.
@@ -308,16 +308,19 @@ var times = regexp.MustCompile(`(by )\d{4}-\d\d-\d\dT[\d:]+Z( at the latest)|()\
 func (w *writer) stable(text string) string {
 	names, counts := map[string]string{w.threadID: "thread"}, map[string]int{}
 	text = times.ReplaceAllString(text, "${1}${3}${5}time${2}")
+	tasks := regexp.MustCompile(regexp.QuoteMeta(w.threadID+"~t") + `[0-9a-z]+\b`)
+	text = tasks.ReplaceAllStringFunc(text, func(id string) string {
+		if names[id] == "" {
+			counts["task"]++
+			names[id] = fmt.Sprintf("%s~task-%d", w.threadID, counts["task"])
+		}
+		return names[id]
+	})
 	return generated.ReplaceAllStringFunc(text, func(id string) string {
 		if names[id] == "" {
 			kind := "id"
-			switch {
-			case strings.HasPrefix(id, "call_"):
+			if strings.HasPrefix(id, "call_") {
 				kind = "call"
-			case strings.HasPrefix(id, "~t"):
-				kind = "~task"
-			case strings.HasPrefix(id, ".s"):
-				kind = ".sub"
 			}
 			counts[kind]++
 			names[id] = fmt.Sprintf("%s-%d", kind, counts[kind])

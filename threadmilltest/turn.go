@@ -138,13 +138,12 @@ func (r *Runtime) WaitIdle(threadID string) {
 func (r *Runtime) WaitForTasks(threadID string) {
 	r.t.Helper()
 	r.until(threadID, "the background tasks to end", func(ctx context.Context) (bool, error) {
-		idle, err := r.idle(ctx, threadID)
-		if err != nil || !idle {
+		// The event that tells the end of a task is in the queue once the task does not run.
+		all, err := r.Client().Tasks(ctx, threadID)
+		if err != nil || slices.ContainsFunc(all.Tasks, func(task event.Task) bool { return task.State == event.TaskRunning }) {
 			return false, err
 		}
-		all, err := r.Client().Tasks(ctx, threadID)
-		running := slices.ContainsFunc(all.Tasks, func(task event.Task) bool { return task.State == event.TaskRunning })
-		return !running, err
+		return r.idle(ctx, threadID)
 	})
 }
 

@@ -36,6 +36,9 @@ func Func[In, Out any](
 	if fn == nil {
 		return nil, fmt.Errorf("tool %q: fn is required", name)
 	}
+	if d := cfg.definition; d.MaxAttempts > 0 && !d.Idempotent && !d.Quick {
+		cfg.problems = append(cfg.problems, errors.New("MaxAttempts needs Idempotent: another tool never runs twice"))
+	}
 	if err := errors.Join(cfg.problems...); err != nil {
 		return nil, fmt.Errorf("tool %q: %w", name, err)
 	}

@@ -285,6 +285,7 @@ func TestFuncRefuses(t *testing.T) {
 		{"long name", func() (tool.Tool, error) { return tool.Func(strings.Repeat("x", 65), "", fn) }, `use 1 to 64 letters`},
 		{"negative timeout", func() (tool.Tool, error) { return tool.Func("x", "", fn, tool.Timeout(-1)) }, `timeout is -1ns, must be positive`},
 		{"zero timeout", func() (tool.Tool, error) { return tool.Func("x", "", fn, tool.Timeout(0)) }, `timeout is 0s, must be positive`},
+		{"attempts of a tool that is not idempotent", func() (tool.Tool, error) { return tool.Func("x", "", fn, tool.MaxAttempts(2)) }, `MaxAttempts needs Idempotent`},
 		{"attempts", func() (tool.Tool, error) { return tool.Func("x", "", fn, tool.Idempotent(), tool.MaxAttempts(101)) }, `maxAttempts is 101, must be 1 to 100`},
 		{"parameters", func() (tool.Tool, error) { return tool.Func("x", "", fn, tool.Parameters(json.RawMessage(`[1]`))) }, `parameters must be a JSON Schema`},
 		{"nil fn", func() (tool.Tool, error) { return tool.Func[order, string]("x", "", nil) }, `fn is required`},

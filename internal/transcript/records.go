@@ -24,11 +24,10 @@ const (
 	pageBytes   = 2 << 20
 )
 
-// EachRecord calls do with each record of a thread that has one of the types, or any without types, in order, until it returns an error.
-// Records that are stored meanwhile are among them.
-func EachRecord(ctx context.Context, s Reader, key store.Key, do func(event.Record) error, types ...string) error {
+// EachRecord calls do with each record of a thread, in order, until it returns an error. Records that are stored meanwhile are among them.
+func EachRecord(ctx context.Context, s Reader, key store.Key, do func(event.Record) error) error {
 	for after := int64(0); ; {
-		page, err := s.Records(ctx, key, store.Query{After: after, Types: types, Limit: pageRecords, MaxBytes: pageBytes})
+		page, err := s.Records(ctx, key, store.Query{After: after, Limit: pageRecords, MaxBytes: pageBytes})
 		if err != nil || len(page) == 0 {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/excerpt"
 )
 
@@ -23,9 +24,6 @@ const (
 
 	// stubBytes are those of a message of the turn for which a window has no room.
 	stubBytes = 512
-
-	// readResult is the tool that reads what was cut of a result.
-	readResult = "read_result"
 
 	// minArguments is the least to which arguments are shortened, so that shortening them again changes nothing.
 	minArguments = 128
@@ -84,7 +82,7 @@ func cutResult(m *Message, limit int) (text string, whole int) {
 	whole = cmp.Or(m.whole, len(m.Content))
 	note := func(left, offset int) string {
 		return fmt.Sprintf("\n[… %d of %d bytes are left out. To read them, call %s with {\"call\":%q,\"offset\":%d}; with \"find\", it searches them …]\n",
-			left, whole, readResult, m.ToolCallID, offset)
+			left, whole, builtin.ReadResult, m.ToolCallID, offset)
 	}
 	kept := (limit - len(note(whole, whole))) / 2
 	start, end := excerpt.Start(m.Content, kept), excerpt.End(m.Content, kept)
