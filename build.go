@@ -1,7 +1,6 @@
 package threadmill
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +9,7 @@ import (
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/backend"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/histories"
 	"github.com/threadmill/threadmill/internal/library"
@@ -17,13 +17,11 @@ import (
 	"github.com/threadmill/threadmill/internal/observe"
 	"github.com/threadmill/threadmill/internal/redaction"
 	"github.com/threadmill/threadmill/internal/registry"
-	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/telemetry"
 	"github.com/threadmill/threadmill/tool"
-	"github.com/threadmill/threadmill/webhook"
 	"github.com/threadmill/threadmill/workflows"
 )
 
@@ -117,9 +115,6 @@ func (cfg *Config) validate() error {
 	if err := cfg.Retention.validate(); err != nil {
 		return err
 	}
-	if err := webhook.ValidateAll(cfg.Webhooks); err != nil {
-		return fmt.Errorf("threadmill: Config.Webhooks: %w", err)
-	}
 	return nil
 }
 
@@ -136,14 +131,10 @@ func (r *Runtime) work(tools *tool.Set, hooks *hook.Set) (err error) {
 		return err
 	}
 	r.library = library.New(documents)
-	knowledge, err := r.activityKnowledge(documents)
-	if err != nil {
-		return err
-	}
 	r.activities, err = activities.New(activities.Config{
 		CallTool: r.observer.CallTool, ModelQueues: cfg.modelQueues(), Used: r.limits.add, LimitQueue: cfg.setQueueLimit,
 		Agents: cfg.AgentSource, Store: r.store, Stream: cfg.Stream, Models: cfg.Models, Fallbacks: cfg.Fallbacks, Tools: tools, ToolSource: cfg.ToolSource, Hooks: hooks, Rules: r.rules,
-		Knowledge: knowledge, ApprovalRules: cfg.ApprovalRules, ApproverGroups: cfg.ApproverGroups, UnlistedApprovals: cfg.UnlistedApprovals,
+		Library: r.library, EntityModel: cfg.Knowledge.EntityModel, Extract: r.jobs().Extract, ApprovalRules: cfg.ApprovalRules, ApproverGroups: cfg.ApproverGroups, UnlistedApprovals: cfg.UnlistedApprovals,
 		TitleModel: cfg.TitleModel, ModelRetries: cfg.ModelRetries, StopTimeout: cfg.StopTimeout, Redact: cfg.Redact, Deliver: r.client.Deliver,
 		CloseIdle: r.closeIdle, NoLocalSteps: cfg.StepsAsActivities, Retained: r.observer.Retained,
 		Histories: histories.Histories{Temporal: cfg.Temporal, Namespace: cfg.TemporalNamespace, TaskQueue: cfg.TaskQueue}, Logger: cfg.Logger,
@@ -151,32 +142,27 @@ func (r *Runtime) work(tools *tool.Set, hooks *hook.Set) (err error) {
 	return err
 }
 
-// serve makes what viewers and the API need.
+// serve makes what viewers need.
 func (r *Runtime) serve() (err error) {
-	cfg := &r.cfg
 	// A follower applies the callbacks itself, only to the events of its turn.
-	r.feed, err = feed.New(feed.Config{Store: cfg.Store, Stream: cfg.Stream, Logger: cfg.Logger})
+	r.feed, err = feed.New(feed.Config{Store: r.cfg.Store, Stream: r.cfg.Stream, Logger: r.cfg.Logger})
 	if err != nil {
 		return err
 	}
-	if r.world, err = r.newWorld(); err != nil {
-		return err
-	}
-	closing, closeStreams := context.WithCancel(context.Background())
-	r.closeStreams = closeStreams
-	toolServers, declared := cfg.toolServers()
-	var routes func() []server.Route
-	if cfg.Routes != nil {
-		routes = func() []server.Route { return serverRoutes(cfg.Routes(r)) }
-	}
-	r.handler, err = server.New(server.Config{
-		ToolServers: toolServers, ToolLogins: cfg.toolLogins(), Declared: declared,
-		Threads: r.client, Store: cfg.Store, Stream: cfg.Stream, Agents: cfg.AgentSource, Namespace: r.client.Namespace(), Library: r.library,
-		WithoutEntities: r.activities.WithoutEntities(),
-		Authenticator:   cfg.Authenticator, Tools: r.known.Tools, Models: slices.Sorted(maps.Keys(cfg.Models)), Fallbacks: r.known.Fallbacks, ApproverGroups: cfg.ApproverGroups,
-		View: cfg.Callbacks.views(cfg.Logger), Ready: r.ready, TaskQueue: r.keeper.Problem, Closing: closing, Checks: r.check, Repair: r.repair, Due: r.due, Deployment: cfg.deployment().Inspect, CompareConfig: r.compare, Redact: cfg.Redact, Logger: cfg.Logger, Webhooks: cfg.Webhooks, WebhookSource: cfg.WebhookSource,
-		AllowedHosts: cfg.AllowedHosts, AllowedOrigins: cfg.AllowedOrigins, WorkflowsURL: cfg.workflowsURL(), Rules: r.rules, Routes: routes,
-		Observe: r.observer.HTTP, AnswerWithin: cfg.AnswerWithin,
-	})
+	r.world, err = r.newWorld()
 	return err
+}
+
+func init() { backend.Of = func(runtime any) backend.Backend { return runtime.(*Runtime).backend() } }
+
+// backend is what package httpapi serves.
+func (r *Runtime) backend() backend.Backend {
+	cfg := &r.cfg
+	return backend.Backend{
+		Store: cfg.Store, Stream: cfg.Stream, Namespace: r.client.Namespace(), TemporalNamespace: cfg.TemporalNamespace, Library: r.library,
+		WithoutEntities: r.activities.WithoutEntities(), Agents: cfg.AgentSource, Known: r.known, Models: slices.Sorted(maps.Keys(cfg.Models)),
+		ApproverGroups: cfg.ApproverGroups, ToolSource: cfg.ToolSource, Rules: r.rules, Redact: cfg.Redact, View: cfg.Callbacks.views(cfg.Logger),
+		Ready: r.ready, TaskQueue: r.keeper.Problem, Checks: r.check, Repair: r.repair, Due: r.due, Deployment: cfg.deployment().Inspect,
+		CompareConfig: r.compare, Observe: r.observer.HTTP, AnswerWithin: cfg.AnswerWithin, Logger: cfg.Logger,
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"strings"
 
 	"github.com/threadmill/threadmill/activities"
@@ -42,7 +41,7 @@ type Proposal struct {
 const maxThreadsOfAgent = 1000
 
 // compare says what a changed configuration file would do.
-func (r *Runtime) compare(ctx context.Context, file []byte) (configdiff.Diff, error) {
+func (r *Runtime) compare(ctx context.Context, file []byte, webhooks []webhook.Endpoint) (configdiff.Diff, error) {
 	if r.cfg.Propose == nil {
 		return configdiff.Diff{}, configdiff.ErrNotChecked
 	}
@@ -50,7 +49,7 @@ func (r *Runtime) compare(ctx context.Context, file []byte) (configdiff.Diff, er
 	if err != nil {
 		return configdiff.Diff{}, err
 	}
-	before, err := r.runs(ctx)
+	before, err := r.runs(ctx, webhooks)
 	if err != nil {
 		return configdiff.Diff{}, err
 	}
@@ -72,14 +71,11 @@ func (r *Runtime) compare(ctx context.Context, file []byte) (configdiff.Diff, er
 	})
 }
 
-// runs is the configuration that runs.
-func (r *Runtime) runs(ctx context.Context) (configdiff.Side, error) {
+// runs is the configuration that runs, with these webhooks.
+func (r *Runtime) runs(ctx context.Context, webhooks []webhook.Endpoint) (configdiff.Side, error) {
 	out := configdiff.Side{
-		ApprovalRules: r.cfg.ApprovalRules, Groups: r.cfg.ApproverGroups, Rules: r.rules.Specs(), Hooks: r.cfg.Hooks, Webhooks: r.cfg.Webhooks,
+		ApprovalRules: r.cfg.ApprovalRules, Groups: r.cfg.ApproverGroups, Rules: r.rules.Specs(), Hooks: r.cfg.Hooks, Webhooks: webhooks,
 		Knowledge: r.cfg.Knowledge, Redact: r.cfg.Redact,
-	}
-	if r.cfg.WebhookSource != nil {
-		out.Webhooks = slices.Concat(out.Webhooks, r.cfg.WebhookSource.Webhooks())
 	}
 	for _, t := range r.cfg.Tools {
 		if d := t.Definition(); d.Client {

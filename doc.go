@@ -9,10 +9,11 @@
 //   - [Runtime.Start] and [Runtime.Run] run a worker; [Runtime.Register] adds the workflows to a worker of your own.
 //   - [Runtime.Send] sends a message and returns its [Turn], with the agent's reply.
 //   - [Runtime.CloseThread] closes a thread.
-//   - [Runtime.Handler] serves the HTTP API, beside handlers of the application.
 //   - [Runtime.Client] is a client for everything else: decisions, queues, tasks, schedules.
 //   - [Runtime.Documents] adds and finds documents that agents answer from.
 //   - [Runtime.World] presents threads as a world of agents, see package world.
+//
+// Package httpapi serves the HTTP API of a runtime and its page, beside handlers of the application.
 //
 // Package app is a main function for such a configuration, with flags, roles, health and draining.
 //

@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/threadmill/threadmill/activities"
+	"github.com/threadmill/threadmill/document"
 	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/job/jobclient"
 	"github.com/threadmill/threadmill/internal/library"
@@ -46,6 +47,10 @@ type Knowledge struct {
 	// [agent.Knowledge].Entities. It needs an Embedder too, which compares their names. Default: none.
 	EntityModel string
 
+	// Reader reads the documents that are added, such as formats.Reader() of package document/formats, which adds 12 MB to a program.
+	// Default: none, and a document that such a worker gets fails. All workers of a task queue need one.
+	Reader document.Reader
+
 	// PrivateAddresses permits to ingest documents from addresses of private networks.
 	PrivateAddresses bool
 }
@@ -58,7 +63,7 @@ func (r *Runtime) libraryConfig() (library.Config, error) {
 	k := r.cfg.Knowledge
 	cfg := library.Config{
 		Store: r.store, Model: k.Embedder, Dimension: k.Dimension, ChunkTokens: k.ChunkTokens, OverlapTokens: k.OverlapTokens,
-		ContextModel: k.ContextModel, RerankModel: k.RerankModel, Private: k.PrivateAddresses, Redact: r.cfg.Redact, Logger: r.cfg.Logger, Observe: r.observer.Retrieval,
+		ContextModel: k.ContextModel, RerankModel: k.RerankModel, Reader: k.Reader, Private: k.PrivateAddresses, Redact: r.cfg.Redact, Logger: r.cfg.Logger, Observe: r.observer.Retrieval,
 		Start: func(ctx context.Context, namespace string, doc store.KnowledgeDocument, force bool) error {
 			return r.jobs().Ingest(ctx, job.IngestStep{Namespace: namespace, Document: doc.ID, Revision: doc.Revision, Source: doc.Source, Force: force})
 		},
@@ -71,6 +76,10 @@ func (r *Runtime) libraryConfig() (library.Config, error) {
 	}
 	var err error
 	if cfg.ContextProvider, err = r.knowledgeModel("ContextModel", k.ContextModel); err != nil {
+		return cfg, err
+	}
+	cfg.ContextProvider = activities.CheckedProvider(r.cfg.Redact, cfg.ContextProvider)
+	if _, err := r.knowledgeModel("EntityModel", k.EntityModel); err != nil {
 		return cfg, err
 	}
 	reranking, err := r.knowledgeModel("RerankModel", k.RerankModel)
@@ -97,17 +106,6 @@ func (r *Runtime) libraryConfig() (library.Config, error) {
 // jobs starts the workflows beside those of threads.
 func (r *Runtime) jobs() jobclient.Client {
 	return jobclient.Client{Temporal: r.cfg.Temporal, TaskQueue: r.cfg.TaskQueue}
-}
-
-// activityKnowledge is the configuration of the activities, which use the same library.
-func (r *Runtime) activityKnowledge(documents library.Config) (activities.Knowledge, error) {
-	out := activities.Knowledge{
-		Embedder: documents.Embedder, Model: documents.Model, Dimension: documents.Dimension, ChunkTokens: documents.ChunkTokens,
-		OverlapTokens: documents.OverlapTokens, Private: documents.Private, Start: documents.Start, Observe: documents.Observe,
-		ContextModel: documents.ContextModel, RerankModel: documents.RerankModel, EntityModel: r.cfg.Knowledge.EntityModel, Extract: r.jobs().Extract,
-	}
-	_, err := r.knowledgeModel("EntityModel", out.EntityModel)
-	return out, err
 }
 
 // knowledgeModel returns the provider of a model that a field of Config.Knowledge names; nil without one.

@@ -61,11 +61,6 @@ func (cfg *Config) checkNames(known names.Known) error {
 			return fmt.Errorf("threadmill: Config.Rules[%d] (%s): %w", i, r.Spec().Name, err)
 		}
 	}
-	for i, w := range cfg.Webhooks {
-		if err := known.Webhook(w.Event.Agents).First(); err != nil {
-			return fmt.Errorf("threadmill: Config.Webhooks[%d] (%s): %w", i, w.Name, err)
-		}
-	}
 	return nil
 }
 

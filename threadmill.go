@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
-	"net/url"
 	"time"
 
 	"go.temporal.io/sdk/client"
@@ -16,7 +14,6 @@ import (
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
-	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/feed"
@@ -34,7 +31,6 @@ import (
 	"github.com/threadmill/threadmill/stream/memory"
 	"github.com/threadmill/threadmill/telemetry"
 	"github.com/threadmill/threadmill/tool"
-	"github.com/threadmill/threadmill/webhook"
 	"github.com/threadmill/threadmill/workflows"
 	"github.com/threadmill/threadmill/world"
 )
@@ -90,12 +86,12 @@ type Config struct {
 
 	// ToolSource provides further tools, which exist only at run time, such as a *mcp.Manager of package
 	// tool/mcp for the tools of MCP servers. If it has a method Run(context.Context) error, [Runtime.Run]
-	// runs it until the last step has ended. If it knows the states of servers, Handler serves them at
-	// /v1/mcp. Default: none.
+	// runs it until the last step has ended. If it knows the states of servers, the API of package httpapi serves them
+	// at /v1/mcp. Default: none.
 	ToolSource tool.Source
 
 	// ToolsElsewhere declares that other processes run the tools and processors, while this one only
-	// serves Handler. The workers then check their names.
+	// serves the API. The workers then check their names.
 	ToolsElsewhere bool
 
 	// Hooks intercept every event of every thread before it has any effect, in this order.
@@ -109,24 +105,11 @@ type Config struct {
 	Rules      []rule.Rule
 	RuleSource rule.Source
 
-	// Webhooks are the endpoints that Handler serves at /v1/webhooks/. WebhookSource provides
-	// further ones that may change at run time.
-	Webhooks      []webhook.Endpoint
-	WebhookSource webhook.Source
-
-	// Authenticator authenticates requests to Handler and returns the roles of their senders.
-	// Default: no authentication; everybody who can reach Handler may do everything.
-	Authenticator auth.Authenticator
-
-	// Routes returns handlers of the application, which Handler serves beside the API. New calls it once, with the
-	// runtime that it returns: handlers may use it, Routes itself may not. Default: none.
-	Routes func(*Runtime) []Route
-
 	// Redact replaces text that must not be kept, before it reaches Temporal, Store, Stream, Logger or a model, in
 	// each process that has it: see docs/redaction.md. Default: nothing is redacted.
 	Redact *redact.Redactor
 
-	// Callbacks see, and may replace, what viewers of Handler and Send see.
+	// Callbacks see, and may replace, what viewers of the API and of Send see.
 	Callbacks Callbacks
 
 	// ApprovalRules apply to the tool calls of all agents, before the agents' own rules. A rule
@@ -146,18 +129,7 @@ type Config struct {
 	// workflows, with the runtime's worker. Register calls it.
 	RegisterWith func(worker.Registry)
 
-	// AllowedHosts are the host names by which clients may call Handler, such as
-	// "threadmill.example" or "*.example" for its subdomains. Always allowed are localhost,
-	// loopback addresses and, for connections that do not arrive at a loopback address, any IP
-	// address. A request with another Host gets 421, which prevents DNS rebinding by web pages.
-	// Default: no further names.
-	AllowedHosts []string
-
-	// AllowedOrigins are the origins, such as "https://app.example", whose web pages may call
-	// Handler from a browser (CORS). Default: only the pages that Handler serves itself.
-	AllowedOrigins []string
-
-	// Namespace is the namespace of the threads that Client and Handler serve. Default "default".
+	// Namespace is the namespace of the threads that Client and the API serve. Default "default".
 	// Workers serve all namespaces.
 	Namespace string
 
@@ -208,10 +180,6 @@ type Config struct {
 	// that usually end within a second run as local activities, see docs/operations.md.
 	StepsAsActivities bool
 
-	// TemporalUI is the address of Temporal's Web UI, such as "http://127.0.0.1:8233", to which the
-	// page links. Default: no links.
-	TemporalUI string
-
 	// StaleAfter is the time after which a running step without heartbeats counts as lost with its
 	// worker and is retried. Default 12 seconds, at least 10.
 	StaleAfter time.Duration
@@ -245,21 +213,10 @@ type Runtime struct {
 	client    *threadclient.Client
 	feed      *feed.Feed
 	world     *world.World
-	handler   http.Handler
 	observer  *observe.Observer
 	keeper    *queueowner.Keeper
 
-	closeStreams context.CancelFunc
-
 	background background
-}
-
-// workflowsURL returns the address of the list of workflows in Temporal's Web UI.
-func (cfg *Config) workflowsURL() string {
-	if cfg.TemporalUI == "" {
-		return ""
-	}
-	return cfg.TemporalUI + "/namespaces/" + url.PathEscape(cfg.TemporalNamespace) + "/workflows"
 }
 
 // minStaleAfter is more than running steps are ever silent: they beat every 4 seconds,
@@ -309,9 +266,6 @@ func (cfg *Config) setDefaults() error {
 // Client returns a client for the threads.
 func (r *Runtime) Client() *threadclient.Client { return r.client }
 
-// Handler returns the HTTP API. It needs no worker in the same process.
-func (r *Runtime) Handler() http.Handler { return r.handler }
-
 // Publish publishes an environment event: to the thread that its metadata names as
 // trigger_session_id. See [threadclient.Client.Publish], which can do more.
 func (r *Runtime) Publish(ctx context.Context, e event.EnvEvent) (threadclient.PublishResult, error) {
@@ -334,10 +288,6 @@ func (r *Runtime) RegisterRule(one rule.Rule) error {
 	}
 	return nil
 }
-
-// CloseStreams ends the event streams of Handler, which otherwise last until their clients
-// disconnect. Pass it to http.Server.RegisterOnShutdown.
-func (r *Runtime) CloseStreams() { r.closeStreams() }
 
 // Register registers the workflows and activities with a worker of your own. Run it by [Runtime.Serve]. Set its
 // MaxHeartbeatThrottleInterval to 6 seconds, its WorkerStopTimeout to more than

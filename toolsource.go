@@ -5,7 +5,6 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/names"
-	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/toolserver"
 )
 
@@ -23,29 +22,10 @@ func (cfg *Config) serverTools() []string {
 	for _, server := range known.ServerNames() {
 		patterns = append(patterns, event.ToolPattern(server))
 	}
-	if _, declared := cfg.toolServers(); declared != nil && declared.Permitted().Servers {
+	if d, ok := cfg.ToolSource.(interface{ Declared() *toolserver.Registry }); ok && d.Declared() != nil && d.Declared().Permitted().Servers {
 		patterns = append(patterns, names.AnyServer)
 	}
 	return patterns
-}
-
-// toolLogins returns the logins to the source's servers.
-func (cfg *Config) toolLogins() server.ToolLogins {
-	logins, ok := cfg.ToolSource.(interface{ Logins() server.ToolLogins })
-	if !ok {
-		return nil
-	}
-	return logins.Logins()
-}
-
-// toolServers returns what the API shows of the source's servers.
-func (cfg *Config) toolServers() (server.ToolServers, *toolserver.Registry) {
-	servers, _ := cfg.ToolSource.(server.ToolServers)
-	var declared *toolserver.Registry
-	if d, ok := cfg.ToolSource.(interface{ Declared() *toolserver.Registry }); ok {
-		declared = d.Declared()
-	}
-	return servers, declared
 }
 
 // runTools runs the source of tools, if it runs, until the returned function is called.

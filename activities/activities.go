@@ -68,8 +68,14 @@ type Config struct {
 	// Rules are the application's rules, for their functions.
 	Rules *rule.Set
 
-	// Knowledge configures how documents are indexed and found.
-	Knowledge Knowledge
+	// Library indexes documents of Store and finds passages in them. Default: one without a model, which reads none.
+	Library *library.Library
+
+	// EntityModel, "provider/model", finds the people and things that messages mention. Empty: none are found.
+	EntityModel string
+
+	// Extract wakes the workflow that finds entities in the queued texts of a namespace. Default: nothing does.
+	Extract func(ctx context.Context, namespace string) error
 
 	// TitleModel, "provider/model", generates titles for idle threads without one. Default: no
 	// titles.
@@ -213,7 +219,9 @@ func New(cfg Config) (*Activities, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	documents := cfg.newLibrary()
+	if cfg.Library == nil {
+		cfg.Library = library.New(library.Config{Store: cfg.Store, Redact: cfg.Redact, Logger: cfg.Logger})
+	}
 	prompts, err := lru.New[prompt, struct{}](keptPrompts)
 	if err != nil {
 		return nil, err
@@ -223,7 +231,7 @@ func New(cfg Config) (*Activities, error) {
 		return nil, err
 	}
 	return &Activities{
-		cfg: cfg, log: cfg.Logger, grace: stopGrace, library: documents, entities: cfg.newEntities(documents),
+		cfg: cfg, log: cfg.Logger, grace: stopGrace, library: cfg.Library, entities: cfg.newEntities(cfg.Library),
 		underway: underway{holdFor: holdFor, joinWithin: joinWithin}, recent: transcript.NewRecent(), prompts: prompts, contexts: contexts, turns: newTurns(), windows: windows,
 	}, nil
 }

@@ -47,12 +47,12 @@ const wakeWithin = 2 * time.Second
 
 // wakeExtraction makes entities be found in queued texts. If that fails, the next reply does, or the start of a worker.
 func (a *Activities) wakeExtraction(ctx context.Context, namespace string) {
-	if a.cfg.Knowledge.Extract == nil {
+	if a.cfg.Extract == nil {
 		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, wakeWithin) // a reply waits for it
 	defer cancel()
-	if err := a.cfg.Knowledge.Extract(ctx, namespace); err != nil {
+	if err := a.cfg.Extract(ctx, namespace); err != nil {
 		a.log.WarnContext(ctx, "the search for entities was not started", "namespace", namespace, "error", err)
 	}
 }

@@ -197,7 +197,7 @@ func (cfg *Config) provider(model string) (llm.Provider, string, error) {
 	if !ok {
 		return nil, "", fmt.Errorf("model %q needs a provider %q, which is not configured", model, name)
 	}
-	return checkedProvider(cfg.Redact, p), rest, nil
+	return CheckedProvider(cfg.Redact, p), rest, nil
 }
 
 // asError returns a failure that the driver has classified.

@@ -14,9 +14,9 @@ import (
 	"github.com/threadmill/threadmill/tool"
 )
 
-// checkedProvider returns a provider with bounds for what a model says of its reply, which redacts what a model is sent and what it writes.
+// CheckedProvider returns a provider with bounds for what a model says of its reply, which redacts what a model is sent and what it writes.
 // Instructions, of role system, and the names of tools are the application's and remain.
-func checkedProvider(r *redact.Redactor, p llm.Provider) llm.Provider {
+func CheckedProvider(r *redact.Redactor, p llm.Provider) llm.Provider {
 	if p == nil {
 		return nil
 	}
@@ -48,7 +48,7 @@ func (p checkingProvider) Generate(ctx context.Context, req llm.Request, onDelta
 	if res.Opaque != nil && !bytes.Equal(p.r.JSON(res.Opaque.Data), res.Opaque.Data) {
 		res.Opaque = nil // a provider accepts no changed parts
 	}
-	return res.Bounded(), redactedError(p.r, err)
+	return res.Bounded(), modelError(p.r, err)
 }
 
 // generate calls the provider, and redacts its panic.
@@ -98,8 +98,8 @@ func (p checkingProvider) toolName(name string, tools []llm.Tool) string {
 	return clean
 }
 
-// redactedError redacts the error of a failed model call.
-func redactedError(r *redact.Redactor, err error) error {
+// modelError redacts the error of a failed model call.
+func modelError(r *redact.Redactor, err error) error {
 	failed, ok := errors.AsType[*llm.Error](err)
 	if !ok {
 		return redaction.Text(r, err)

@@ -48,7 +48,7 @@ func TestReplyIsChecked(t *testing.T) {
 		r              *redact.Redactor
 		reason, madeUp string
 	}{{nil, secret + " " + long, secret}, {r, "[email] " + long, "[email]"}} {
-		res, err := checkedProvider(tt.r, p).Generate(t.Context(), req, nil)
+		res, err := CheckedProvider(tt.r, p).Generate(t.Context(), req, nil)
 		require.NoError(t, err)
 		require.Equal(t, llm.Response{
 			Model: "of " + tt.madeUp, Tier: tt.madeUp, FinishReason: tt.reason[:125] + "…", ToolCalls: calls(tt.madeUp, "real@mail.example"),
@@ -73,15 +73,15 @@ func TestCheckedProvider(t *testing.T) {
 	require.NoError(t, err)
 
 	cause := errors.New("no way with " + card)
-	failing := checkedProvider(r, generate(func(func(llm.Delta)) (llm.Response, error) { return llm.Response{}, cause }))
+	failing := CheckedProvider(r, generate(func(func(llm.Delta)) (llm.Response, error) { return llm.Response{}, cause }))
 	_, err = failing.Generate(t.Context(), llm.Request{}, nil)
 	require.EqualError(t, err, "no way with [card]")
 	require.ErrorIs(t, err, cause)
 
-	panicking := checkedProvider(r, generate(func(func(llm.Delta)) (llm.Response, error) { panic(cause) }))
+	panicking := CheckedProvider(r, generate(func(func(llm.Delta)) (llm.Response, error) { panic(cause) }))
 	require.PanicsWithValue(t, "no way with [card]", func() { _, _ = panicking.Generate(t.Context(), llm.Request{}, nil) })
 
-	both := checkedProvider(r, generate(func(show func(llm.Delta)) (llm.Response, error) {
+	both := CheckedProvider(r, generate(func(show func(llm.Delta)) (llm.Response, error) {
 		show(llm.Delta{Thought: card, Text: card})
 		return llm.Response{}, nil
 	}))
@@ -90,7 +90,7 @@ func TestCheckedProvider(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, llm.Delta{Thought: "[card]", Text: "[card]"}, shown)
 
-	thinks := checkedProvider(r, generate(func(show func(llm.Delta)) (llm.Response, error) {
+	thinks := CheckedProvider(r, generate(func(show func(llm.Delta)) (llm.Response, error) {
 		show(llm.Delta{Thought: "about 4111"})
 		show(llm.Delta{Text: "Hello "})
 		show(llm.Delta{Text: "there."})

@@ -33,6 +33,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/program"
 )
 
@@ -51,15 +52,19 @@ type Config struct {
 	// if one is named like a flag of its own: --from, --json, --move, --sample or --within.
 	Flags func(*flag.FlagSet)
 
-	// Configure declares tools, agents, hooks, processors, rules, models, routes and whatever else
+	// Configure declares tools, agents, hooks, processors, rules, models and whatever else
 	// the program has, before anything is connected. The flags have set Namespace, TaskQueue, ToolQueues,
 	// OnlyToolQueues, StopTimeout and Logger, which it may change. Afterwards the file of --config adds its own, and
 	// may refer to declared names.
 	//
-	// Temporal (with TemporalNamespace), Store, Stream and Authenticator replace those of the environment and the
+	// Temporal (with TemporalNamespace), Store and Stream replace those of the environment and the
 	// flags, and remain the caller's to close. Without agents and --config, one agent is configured by the
 	// environment, which has the declared tools.
 	Configure func(*threadmill.Config) error
+
+	// API declares routes, webhooks and what else the HTTP API has. It is called after Configure, by each role: the file of
+	// --config is compared with what the program declares. An Authenticator replaces that of the flags.
+	API func(*httpapi.Config) error
 
 	// ClientOptions changes the options of the connection to Temporal, such as its DataConverter. The command replay needs
 	// the converters and interceptors to replay histories, also if Configure brings a connection of its own. Default: the

@@ -19,6 +19,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/internal/program"
 )
@@ -152,7 +153,7 @@ func TestConfigure(t *testing.T) {
 		require.ErrorContains(t, err, "--http is a flag of every program")
 	})
 	t.Run("own authentication and --auth", func(t *testing.T) {
-		code, says := execute(Config{Configure: func(cfg *threadmill.Config) error {
+		code, says := execute(Config{API: func(cfg *httpapi.Config) error {
 			cfg.Authenticator = auth.Func(func(*http.Request) (auth.Principal, error) { return auth.Local(), nil })
 			return nil
 		}}, "--auth", "keys")

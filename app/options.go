@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/internal/queueowner"
 	"github.com/threadmill/threadmill/signals"
@@ -177,10 +178,10 @@ func (o *options) servesAPI() bool { return o.has(roleAPI) || o.has(roleRepair) 
 
 // checkServers returns an error if the environment lacks a server for these roles, which the application does not
 // bring itself.
-func (o *options) checkServers(declared *threadmill.Config, getenv func(string) string) error {
+func (o *options) checkServers(declared *threadmill.Config, api *httpapi.Config, getenv func(string) string) error {
 	database, nats := getenv(program.EnvDatabaseURL), getenv(program.EnvNATSURL)
 	switch {
-	case declared.Authenticator != nil && o.auth.Mode != "":
+	case api.Authenticator != nil && o.auth.Mode != "":
 		return program.Usagef("--auth: the program authenticates requests itself")
 	case declared.Temporal != nil && o.recovery != "":
 		return program.Usagef("--recovery-dir: the program connects to Temporal itself")

@@ -100,11 +100,11 @@ func (o *replayOptions) run(cmd *cobra.Command, application Config, folders []st
 	if err != nil {
 		return err
 	}
-	cfg, err := declare(application, o.options, log)
+	cfg, api, err := declare(application, o.options, log)
 	if err != nil {
 		return err
 	}
-	if _, err := load(o.options, &cfg); err != nil {
+	if _, err := load(o.options, &cfg, &api); err != nil {
 		return err
 	}
 	replayer, err := o.replayer(application, cfg)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/gate"
 	"github.com/threadmill/threadmill/internal/httpserver"
 	"github.com/threadmill/threadmill/internal/program"
@@ -35,14 +36,14 @@ const (
 
 // run runs the roles until ctx ends or one of them fails.
 func run(ctx context.Context, application Config, o options, log *slog.Logger) error {
-	cfg, err := declare(application, o, log)
+	cfg, api, err := declare(application, o, log)
 	if err != nil {
 		return err
 	}
-	if err := o.checkServers(&cfg, os.Getenv); err != nil {
+	if err := o.checkServers(&cfg, &api, os.Getenv); err != nil {
 		return err
 	}
-	settings, err := load(o, &cfg)
+	settings, err := load(o, &cfg, &api)
 	if err != nil {
 		return err
 	}
@@ -62,16 +63,16 @@ func run(ctx context.Context, application Config, o options, log *slog.Logger) e
 		cfg.Telemetry.Content, cfg.Telemetry.IgnoreCallers = cfg.Telemetry.Content || own.Content, cfg.Telemetry.IgnoreCallers || own.IgnoreCallers
 		cfg.Telemetry.CountWaiting = cmp.Or(cfg.Telemetry.CountWaiting, own.CountWaiting)
 	}
-	closeAll, err := connect(ctx, application, o, &cfg, settings, listener.Addr())
+	closeAll, err := connect(ctx, application, o, &cfg, &api, settings, listener.Addr())
 	defer closeAll()
 	if err != nil {
 		return err
 	}
-	var api net.Listener
+	var public net.Listener
 	if o.servesAPI() {
-		api = listener
+		public = listener
 	}
-	if err := settings.ConnectMCP(&cfg, api); err != nil {
+	if err := settings.ConnectMCP(&cfg, public); err != nil {
 		return err
 	}
 	if which := settings.WhichHooks(); which != "" && o.has(roleWorker) {
@@ -81,40 +82,49 @@ func run(ctx context.Context, application Config, o options, log *slog.Logger) e
 	if err != nil {
 		return err
 	}
-	return serve(ctx, application, o, runtime, listener, log)
+	handler, err := httpapi.New(runtime, api)
+	if err != nil {
+		return err
+	}
+	return serve(ctx, application, o, runtime, handler, listener, log)
 }
 
 // declare returns the configuration of the flags, with what the application declares.
-func declare(application Config, o options, log *slog.Logger) (threadmill.Config, error) {
-	cfg := threadmill.Config{
+func declare(application Config, o options, log *slog.Logger) (cfg threadmill.Config, api httpapi.Config, err error) {
+	cfg = threadmill.Config{
 		Logger: log, Namespace: o.namespace, TaskQueue: o.taskQueue, TakeTaskQueue: o.take, StopTimeout: o.drain, Models: map[string]llm.Provider{},
 		ToolQueues: o.tools, OnlyToolQueues: o.has(roleTools) && !o.has(roleWorker), Deployment: o.deployment(os.Getenv),
 	}
 	if application.Configure != nil {
 		if err := application.Configure(&cfg); err != nil {
-			return cfg, err
+			return cfg, api, err
+		}
+	}
+	if application.API != nil {
+		if err := application.API(&api); err != nil {
+			return cfg, api, err
 		}
 	}
 	cfg.Logger = cmp.Or(cfg.Logger, log)
-	return cfg, nil
+	return cfg, api, nil
 }
 
 // load adds the settings of the file and the environment to the configuration.
-func load(o options, cfg *threadmill.Config) (program.Settings, error) {
+func load(o options, cfg *threadmill.Config, api *httpapi.Config) (program.Settings, error) {
 	settings, err := program.Load(program.SettingsConfig{
-		File: o.config, AllowedHosts: o.hosts, AllowedOrigins: o.origins, TaskQueue: cfg.TaskQueue, Declared: *cfg, Logger: cfg.Logger,
+		File: o.config, AllowedHosts: o.hosts, AllowedOrigins: o.origins, TaskQueue: cfg.TaskQueue, Declared: *cfg, DeclaredAPI: *api, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return settings, err
 	}
-	settings.Apply(cfg)
+	settings.Apply(cfg, api)
 	cfg.Logger = redactlog.New(cfg.Redact, cfg.Logger)
 	return settings, nil
 }
 
 // connect opens the store, the live stream and the connection to Temporal, unless the application has its own, and
 // sets the authenticator. closeAll closes what was opened, also after an error.
-func connect(ctx context.Context, application Config, o options, cfg *threadmill.Config, settings program.Settings, addr net.Addr) (closeAll func(), err error) {
+func connect(ctx context.Context, application Config, o options, cfg *threadmill.Config, api *httpapi.Config, settings program.Settings, addr net.Addr) (closeAll func(), err error) {
 	var closers []func()
 	closeAll = func() {
 		for i := len(closers) - 1; i >= 0; i-- {
@@ -128,8 +138,8 @@ func connect(ctx context.Context, application Config, o options, cfg *threadmill
 		}
 		closers = append(closers, func() { _ = cfg.Store.Close() })
 	}
-	if cfg.Authenticator == nil || !o.servesAPI() {
-		if cfg.Authenticator, err = authenticator(ctx, o, addr, cfg.Store, settings); err != nil {
+	if api.Authenticator == nil || !o.servesAPI() {
+		if api.Authenticator, err = authenticator(ctx, o, addr, cfg.Store, settings); err != nil {
 			return closeAll, err
 		}
 	}
@@ -172,12 +182,12 @@ func authenticator(ctx context.Context, o options, addr net.Addr, records store.
 }
 
 // serve runs the roles.
-func serve(ctx context.Context, application Config, o options, runtime *threadmill.Runtime, l net.Listener, log *slog.Logger) error {
-	handler := runtime.Handler()
+func serve(ctx context.Context, application Config, o options, runtime *threadmill.Runtime, api *httpapi.API, l net.Listener, log *slog.Logger) error {
+	var handler http.Handler = api
 	if !o.servesAPI() {
 		handler = healthOnly(handler)
 	}
-	web := httpserver.Serve(l, handler, runtime.CloseStreams, log)
+	web := httpserver.Serve(l, handler, api.CloseStreams, log)
 	var worker *program.Worker
 	var workerFailed, backgroundFailed <-chan error
 	if o.has(roleWorker) || o.has(roleTools) {

@@ -20,6 +20,8 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/document/formats"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"
@@ -258,6 +260,7 @@ func (w *world) runtime(queue string, cfg threadmill.Config) (*threadmill.Runtim
 				Knowledge: agent.Knowledge{Passages: readerPassages},
 			},
 		},
+		Knowledge:   threadmill.Knowledge{Reader: formats.Reader()},
 		Models:      map[string]llm.Provider{"bench": w.model, "remote": remote},
 		Rules:       []rule.Rule{{Name: "ticks", Events: []string{tickType}, Priority: 20}},
 		StopTimeout: time.Second, Logger: w.log,
@@ -270,9 +273,13 @@ func (w *world) serve(o Options, runtime *threadmill.Runtime) (*mill, error) {
 	if err != nil {
 		return nil, err
 	}
-	api := &http.Server{Handler: runtime.Handler(), ReadHeaderTimeout: time.Minute}
+	handler, err := httpapi.New(runtime, httpapi.Config{})
+	if err != nil {
+		return nil, err
+	}
+	api := &http.Server{Handler: handler, ReadHeaderTimeout: time.Minute}
 	go func() { _ = api.Serve(listener) }() // ends with Close
-	w.onStop(func() error { runtime.CloseStreams(); return api.Close() })
+	w.onStop(func() error { handler.CloseStreams(); return api.Close() })
 	return &mill{runtime: runtime, threads: runtime.Client(), api: "http://" + listener.Addr().String(), viewer: o.Viewer}, nil
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/httpserver"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/internal/recovery"
@@ -79,6 +80,7 @@ type server struct {
 
 	stream  stream.Stream
 	runtime *threadmill.Runtime
+	api     *httpapi.API
 	worker  *program.Worker
 	web     *httpserver.Server
 
@@ -239,13 +241,16 @@ func (s *server) newRuntime(context.Context) (err error) {
 		Program: program.Threadmill, TaskQueue: signals.DefaultTaskQueue,
 		StopTimeout: drainWithin, Telemetry: s.telemetry, Logger: s.log,
 	}
-	s.settings.Apply(&cfg)
+	var api httpapi.Config
+	s.settings.Apply(&cfg, &api)
 	if err := s.settings.ConnectMCP(&cfg, s.listener); err != nil {
 		return err
 	}
-	cfg.TemporalUI = s.temporal.UIURL()
-	cfg.Authenticator = s.authenticator
-	s.runtime, err = threadmill.New(cfg)
+	if s.runtime, err = threadmill.New(cfg); err != nil {
+		return err
+	}
+	api.TemporalUI, api.Authenticator = s.temporal.UIURL(), s.authenticator
+	s.api, err = httpapi.New(s.runtime, api)
 	return err
 }
 
@@ -269,6 +274,6 @@ func (s *server) recover(ctx context.Context) error {
 func (s *server) serve(l net.Listener) {
 	s.worker = program.StartWorker(s.runtime)
 	s.onStop(s.worker.Stop)
-	s.web = httpserver.Serve(l, s.runtime.Handler(), s.runtime.CloseStreams, s.log)
+	s.web = httpserver.Serve(l, s.api, s.api.CloseStreams, s.log)
 	s.onStop(func() { s.web.Stop(answerWithin) })
 }

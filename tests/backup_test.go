@@ -478,7 +478,7 @@ func repaired(t *testing.T, r *threadmill.Runtime, body string) (out repair.Comp
 	rec, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodPost, "/v1/repair", strings.NewReader(body))
 	req.Host = "localhost"
 	req.Header.Set("Content-Type", "application/json")
-	r.Handler().ServeHTTP(rec, req)
+	harness.API(t, r).ServeHTTP(rec, req)
 	require.Equal(t, http.StatusOK, rec.Code, rec.Body.String())
 	require.NoError(t, json.Unmarshal(rec.Body.Bytes(), &out))
 	return out

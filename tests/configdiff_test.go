@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/configdiff"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/internal/testenv"
@@ -39,12 +40,13 @@ func TestConfigDiff(t *testing.T) {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 		return path
 	}
+	var served httpapi.Config
 	w := harness.New(t, harness.Options{Configure: func(cfg *threadmill.Config) {
 		cfg.Agents = nil
 		settings, err := program.Load(program.SettingsConfig{File: file(runningConfig), TaskQueue: cfg.TaskQueue, Declared: *cfg})
 		require.NoError(t, err)
-		settings.Apply(cfg)
-	}})
+		settings.Apply(cfg, &served)
+	}, Serve: func(_ threadmill.Config, api *httpapi.Config) { *api = served }})
 	shell, mail := w.Open("clerk"), w.Open("clerk")
 	w.Post(shell, `use shell_cmd {"command":"true"}`)
 	shellCall := w.AwaitApproval(shell, 1)[0].ToolCallID
@@ -129,12 +131,13 @@ approverGroups: {finance: [ann, bob], unused: [eve]}
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	write(running)
+	var served httpapi.Config
 	w := harness.New(t, harness.Options{Configure: func(cfg *threadmill.Config) {
 		cfg.Agents = nil
 		settings, err := program.Load(program.SettingsConfig{File: path, TaskQueue: cfg.TaskQueue, Declared: *cfg})
 		require.NoError(t, err)
-		settings.Apply(cfg)
-	}})
+		settings.Apply(cfg, &served)
+	}, Serve: func(_ threadmill.Config, api *httpapi.Config) { *api = served }})
 	id := w.Open() // by the default agent
 	w.Post(id, `use shell_cmd {"command":"true"}`)
 	w.AwaitApproval(id, 1)

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/cli"
 	"github.com/threadmill/threadmill/internal/doctor"
 	"github.com/threadmill/threadmill/internal/erasures"
@@ -59,7 +60,7 @@ func TestDoctor(t *testing.T) {
 			change: func(_ *testing.T, w *harness.Harness) { w.API.Close() },
 			want:   doctor.Bad("api", "start a worker with the role api", "http://127.0.0.1:"),
 		},
-		"the API wants a key": {options: harness.Options{Configure: func(cfg *threadmill.Config) {
+		"the API wants a key": {options: harness.Options{Serve: func(_ threadmill.Config, cfg *httpapi.Config) {
 			cfg.Authenticator = auth.Func(func(*http.Request) (auth.Principal, error) { return auth.Principal{}, auth.ErrUnauthenticated })
 		}}, want: doctor.Bad("api", "set THREADMILL_API_KEY, or --api-key-file, to a key with the role admin", "http://127.0.0.1:")},
 		"the store is gone": {

@@ -1,6 +1,8 @@
 package tests
 
 import (
+	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,7 +13,7 @@ import (
 // own line and of those above it.
 var layers = [][]string{
 	{"internal/strictjson", "internal/excerpt", "internal/filelock", "internal/guard", "internal/publicnet", "internal/httpserver", "internal/near", "internal/outage", "internal/buildinfo", "redact"},
-	{"event"},
+	{"event", "document"},
 	{"internal/term", "internal/strictyaml", "internal/recordid", "internal/process", "internal/traceparent"},
 	{"approval"},
 	{"agent", "tool", "hook", "rule", "llm"},
@@ -37,8 +39,10 @@ var layers = [][]string{
 	{"internal/config", "internal/feed", "internal/markdown", "internal/page", "internal/presence", "internal/api", "clients"},
 	{"internal/projection", "internal/chat", "internal/mcpserver", "internal/mcplogin"},
 	{"world"},
+	{"internal/backend"},
 	{"internal/server"},
-	{"."},
+	{".", "document/formats"},
+	{"httpapi"},
 	{"internal/program"},
 	{"app"},
 	{"worker", "internal/cli", "starter"},
@@ -84,7 +88,7 @@ var boundaries = []boundary{
 	{
 		name:  "S4-109 decisions are plain Go, without Temporal, I/O or chance",
 		rooms: []string{"internal/thread", "internal/step", "internal/addressing", "internal/knowledge"},
-		only:  []string{"event", "hook", "signals", "internal/recordid", "internal/strictjson", "internal/traceparent", "internal/job", "internal/step", "internal/addressing", "internal/thread", "internal/modelcontext", "internal/knowledge", "rule", "github.com/oklog/ulid/v2", "github.com/google/uuid"},
+		only:  []string{"event", "hook", "signals", "internal/recordid", "internal/strictjson", "internal/traceparent", "internal/job", "internal/step", "internal/addressing", "internal/thread", "internal/modelcontext", "internal/knowledge", "document", "rule", "github.com/oklog/ulid/v2", "github.com/google/uuid"},
 		plain: true,
 	},
 	{
@@ -112,6 +116,11 @@ var boundaries = []boundary{
 		name:  "the library chooses no driver but the stream in memory",
 		rooms: []string{"."},
 		never: []string{"store/...", "stream/nats", "llm/...", "tool/...", "internal/config"},
+	},
+	{
+		name:  "importers of the library compile no HTTP API, no page, no MCP and no parsers of documents",
+		rooms: []string{"."},
+		never: []string{"internal/server", "internal/page", "internal/markdown", "internal/mcpserver", "internal/document", "github.com/modelcontextprotocol"},
 	},
 	{
 		name: "whoever imports the library gets no Temporal server and no tests of ours",
@@ -181,6 +190,20 @@ func TestLayersAreWatched(t *testing.T) {
 			"workflows → activities: upward",
 		}, g.upward([][]string{{"event"}, {"store"}, {"signals"}, {"internal/thread"}, {"workflows"}, {"activities"}, {"."}}))
 	})
+}
+
+// maxThirdParty bounds the packages that a program with one agent compiles beside those of the project and of Go: 215 are Temporal's
+// SDK and what it needs, 37 SQLite, 29 the expressions of rules, and 27 OpenTelemetry.
+const maxThirdParty = 325
+
+func TestWeight(t *testing.T) {
+	cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{.ImportPath}}{{end}}", "./hello")
+	cmd.Dir = "../examples"
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	third := slices.DeleteFunc(strings.Fields(string(out)), func(path string) bool { return strings.HasPrefix(path, module) })
+	require.Greater(t, len(third), 200)
+	require.LessOrEqual(t, len(third), maxThirdParty)
 }
 
 // TestModelsOnly: whoever calls a model by itself neither runs, stores nor announces anything.

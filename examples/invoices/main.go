@@ -20,6 +20,7 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/demo"
 	"github.com/threadmill/threadmill/signals"
@@ -118,7 +119,11 @@ func run(ctx context.Context, taskQueue, path, address string) error {
 
 // serve serves the API and the page.
 func serve(ctx context.Context, runtime *threadmill.Runtime, address string) error {
-	server := &http.Server{Addr: address, Handler: runtime.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	api, err := httpapi.New(runtime, httpapi.Config{})
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Addr: address, Handler: api, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		<-ctx.Done()
 		_ = server.Close()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/demo"
 	"github.com/threadmill/threadmill/store/sqlite"
@@ -66,8 +67,12 @@ func run(ctx context.Context, taskQueue string) error {
 	if err != nil {
 		return err
 	}
-	server := &http.Server{Handler: runtime.Handler(), ReadHeaderTimeout: 10 * time.Second}
-	server.RegisterOnShutdown(runtime.CloseStreams)
+	api, err := httpapi.New(runtime, httpapi.Config{})
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: api, ReadHeaderTimeout: 10 * time.Second}
+	server.RegisterOnShutdown(api.CloseStreams)
 	go func() { _ = server.Serve(listener) }()
 	defer func() { _ = server.Shutdown(ctx) }()
 	return use(ctx, "http://"+listener.Addr().String()+"/mcp")

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/tool"
 )
 
@@ -26,6 +27,9 @@ func main() {
 		Configure: func(cfg *threadmill.Config) error {
 			cfg.Tools = append(cfg.Tools, refund)
 			cfg.Hooks = append(cfg.Hooks, ceiling)
+			return nil
+		},
+		API: func(cfg *httpapi.Config) error {
 			cfg.Routes = routes
 			return nil
 		},
@@ -54,8 +58,8 @@ var ceiling = hook.OnToolCall("ceiling", func(_ context.Context, e event.ToolCal
 })
 
 // routes are served beside the API, to those who may post messages to it.
-func routes(runtime *threadmill.Runtime) []threadmill.Route {
-	return []threadmill.Route{{Pattern: "POST /refunds", Role: auth.RolePost, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+func routes(runtime *threadmill.Runtime) []httpapi.Route {
+	return []httpapi.Route{{Pattern: "POST /refunds", Role: auth.RolePost, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		reply, err := ask(r, runtime)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusUnprocessableEntity)

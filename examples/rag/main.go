@@ -16,6 +16,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/document/formats"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/openai"
@@ -65,9 +66,9 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	knowledge := threadmill.Knowledge{ChunkTokens: 32, OverlapTokens: -1} // the sections of the handbook are short
+	knowledge := threadmill.Knowledge{Reader: formats.Reader(), ChunkTokens: 32, OverlapTokens: -1} // the sections of the handbook are short
 	if *folder != "" {
-		documents, knowledge = os.DirFS(*folder), threadmill.Knowledge{}
+		documents, knowledge = os.DirFS(*folder), threadmill.Knowledge{Reader: formats.Reader()}
 	}
 	questions := flag.Args()
 	if len(questions) == 0 {

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
@@ -88,6 +89,11 @@ func (d *desk) configure(cfg *threadmill.Config) error {
 	cfg.Rules = []rule.Rule{{
 		Events: []string{"parcel.returned"}, Priority: 30, Agent: &rule.Agent{Name: "clerk", Prompt: "Pay back the order of the parcel."},
 	}}
+	return nil
+}
+
+// serve declares what the API has beside that of Threadmill.
+func (d *desk) serve(cfg *httpapi.Config) error {
 	if d.secret != "" {
 		cfg.Webhooks = []webhook.Endpoint{{
 			Name: "shop", Secrets: []webhook.Secret{webhook.Secret(d.secret)},
@@ -157,8 +163,8 @@ func (d *desk) once() hook.Hook {
 }
 
 // routes are served beside the API.
-func (d *desk) routes(*threadmill.Runtime) []threadmill.Route {
-	return []threadmill.Route{{Pattern: "GET /refunds", Role: auth.RoleRead, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+func (d *desk) routes(*threadmill.Runtime) []httpapi.Route {
+	return []httpapi.Route{{Pattern: "GET /refunds", Role: auth.RoleRead, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(d.payments()) // the client may have gone
 	})}}

@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/llm/scripted"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/threadmilltest"
@@ -96,16 +97,16 @@ func TestParcelReturned(t *testing.T) {
 		req := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/v1/webhooks/shop", strings.NewReader(body))
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Shop-Signature", signature)
-		return serve(rt, req).Code
+		return serve(t, d, rt, req).Code
 	}
 	require.Equal(t, http.StatusUnauthorized, report("00"))
 	require.Equal(t, http.StatusAccepted, report(hex.EncodeToString(mac.Sum(nil))))
 	rt.WaitIdle("ann")
 	require.Len(t, d.payments(), 1)
 
-	res := serve(rt, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/refunds", nil))
+	res := serve(t, d, rt, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/refunds", nil))
 	require.JSONEq(t, `[{"order":"A-7","euros":40}]`, res.Body.String())
-	lacksCard(t, rt, "ann")
+	lacksCard(t, d, rt, "ann")
 }
 
 // TestMail: the clerk writes a letter, and goes on; its delivery is reported later.
@@ -151,17 +152,22 @@ func TestPolicy(t *testing.T) {
 	require.Equal(t, "[card]", cfg.Redact.Text(card))
 }
 
-func serve(rt *threadmilltest.Runtime, req *http.Request) *httptest.ResponseRecorder {
+func serve(t *testing.T, d *desk, rt *threadmilltest.Runtime, req *http.Request) *httptest.ResponseRecorder {
+	t.Helper()
+	var cfg httpapi.Config
+	require.NoError(t, d.serve(&cfg))
+	api, err := httpapi.New(rt.Runtime, cfg)
+	require.NoError(t, err)
 	res := httptest.NewRecorder()
 	req.Host = "localhost"
-	rt.Handler().ServeHTTP(res, req)
+	api.ServeHTTP(res, req)
 	return res
 }
 
 // lacksCard fails if a record of a thread has the number of the card.
-func lacksCard(t *testing.T, rt *threadmilltest.Runtime, thread string) {
+func lacksCard(t *testing.T, d *desk, rt *threadmilltest.Runtime, thread string) {
 	t.Helper()
-	raw := serve(rt, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/threads/"+thread+"/records", nil)).Body.String()
+	raw := serve(t, d, rt, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/v1/threads/"+thread+"/records", nil)).Body.String()
 	require.Contains(t, raw, "[card]")
 	require.NotContains(t, raw, card)
 }

@@ -23,6 +23,7 @@ func main() {
 			cfg.Models = map[string]llm.Provider{"offline": demo.New(demo.Config{})}
 			return d.configure(cfg)
 		},
+		API: d.serve,
 		Background: func(ctx context.Context, runtime *threadmill.Runtime) error {
 			if err := scheduleReport(ctx, runtime); err != nil {
 				return err

@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/demo"
 	"github.com/threadmill/threadmill/signals"
@@ -57,11 +58,15 @@ func run(ctx context.Context, taskQueue string) error {
 	if err != nil {
 		return err
 	}
-	api := &http.Server{Handler: runtime.Handler(), ReadHeaderTimeout: 10 * time.Second}
+	api, err := httpapi.New(runtime, httpapi.Config{})
+	if err != nil {
+		return err
+	}
+	server := &http.Server{Handler: api, ReadHeaderTimeout: 10 * time.Second}
 	// Event streams do not end otherwise.
-	api.RegisterOnShutdown(runtime.CloseStreams)
-	go func() { _ = api.Serve(listener) }()
-	defer func() { _ = api.Shutdown(ctx) }()
+	server.RegisterOnShutdown(api.CloseStreams)
+	go func() { _ = server.Serve(listener) }()
+	defer func() { _ = server.Shutdown(ctx) }()
 	return talk(ctx, "http://"+listener.Addr().String()+"/v1/threads", signals.NewID())
 }
 

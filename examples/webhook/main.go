@@ -19,6 +19,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/scripted"
 	"github.com/threadmill/threadmill/rule"
@@ -108,11 +109,10 @@ func run(ctx context.Context, taskQueue string) error {
 	secret := signals.NewID()
 	runtime, err := threadmill.New(threadmill.Config{
 		TaskQueue: taskQueue, Store: records,
-		Agents:   []agent.Agent{{Name: "reviewer", Model: "offline/any", Tools: []string{"show_commit"}}},
-		Models:   map[string]llm.Provider{"offline": offline()},
-		Tools:    []tool.Tool{showCommit},
-		Rules:    rules,
-		Webhooks: []webhook.Endpoint{source(secret)},
+		Agents: []agent.Agent{{Name: "reviewer", Model: "offline/any", Tools: []string{"show_commit"}}},
+		Models: map[string]llm.Provider{"offline": offline()},
+		Tools:  []tool.Tool{showCommit},
+		Rules:  rules,
 	})
 	if err != nil {
 		return err
@@ -121,7 +121,11 @@ func run(ctx context.Context, taskQueue string) error {
 		return err
 	}
 	defer func() { _ = runtime.Stop(ctx) }()
-	address, err := serve(ctx, runtime.Handler())
+	api, err := httpapi.New(runtime, httpapi.Config{Webhooks: []webhook.Endpoint{source(secret)}})
+	if err != nil {
+		return err
+	}
+	address, err := serve(ctx, api)
 	if err != nil {
 		return err
 	}

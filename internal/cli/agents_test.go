@@ -11,7 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/internal/backend"
 	"github.com/threadmill/threadmill/internal/library"
+	"github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/store/sqlite"
@@ -33,8 +35,10 @@ func newAgentsWorld(t *testing.T) *agentsWorld {
 	live := memory.New(memory.Config{})
 	t.Cleanup(func() { require.NoError(t, live.Close()) })
 	handler, err := server.New(server.Config{
-		Threads: struct{ server.Threads }{}, Store: db, Stream: live, Library: library.New(library.Config{Store: db}), Tools: []string{"current_time"}, Models: []string{"demo"},
-		Agents: agent.Fixed{{Name: "helper", Model: "demo/demo", Description: "repeats what it is told"}},
+		Threads: struct{ server.Threads }{}, Backend: backend.Backend{
+			Store: db, Stream: live, Library: library.New(library.Config{Store: db}), Known: names.Known{Tools: []string{"current_time"}}, Models: []string{"demo"},
+			Agents: agent.Fixed{{Name: "helper", Model: "demo/demo", Description: "repeats what it is told"}},
+		},
 	})
 	require.NoError(t, err)
 	srv := httptest.NewServer(handler)

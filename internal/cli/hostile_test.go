@@ -28,6 +28,7 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/backend"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/term"
@@ -392,7 +393,7 @@ func describedAPI(t *testing.T) map[string]any {
 	defer db.Close()
 	live := memory.New(memory.Config{})
 	defer live.Close()
-	handler, err := server.New(server.Config{Threads: struct{ server.Threads }{}, Store: db, Stream: live, Library: library.New(library.Config{Store: db})})
+	handler, err := server.New(server.Config{Threads: struct{ server.Threads }{}, Backend: backend.Backend{Store: db, Stream: live, Library: library.New(library.Config{Store: db})}})
 	require.NoError(t, err)
 	rec := httptest.NewRecorder()
 	handler.ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "http://localhost/openapi.json", nil))

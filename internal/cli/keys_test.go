@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/internal/backend"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
@@ -38,7 +39,7 @@ func newKeysWorld(t *testing.T) *keysWorld {
 	t.Cleanup(func() { require.NoError(t, live.Close()) })
 	keys, err := auth.NewKeys(auth.KeysConfig{Store: db, Required: true})
 	require.NoError(t, err)
-	handler, err := server.New(server.Config{Threads: struct{ server.Threads }{}, Store: db, Stream: live, Library: library.New(library.Config{Store: db}), Authenticator: keys})
+	handler, err := server.New(server.Config{Threads: struct{ server.Threads }{}, Backend: backend.Backend{Store: db, Stream: live, Library: library.New(library.Config{Store: db})}, Authenticator: keys})
 	require.NoError(t, err)
 	srv := httptest.NewServer(handler)
 	t.Cleanup(srv.Close)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/backend"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/toolserver"
@@ -40,6 +41,17 @@ func (s *toolServers) Restart(_ context.Context, _, name string) error {
 
 func (s *toolServers) Refresh(context.Context, string) {}
 
+// toolSource is a source of tools that knows servers.
+type toolSource struct {
+	tool.Source
+	server.ToolServers
+	logins   server.ToolLogins
+	declared *toolserver.Registry
+}
+
+func (s toolSource) Logins() server.ToolLogins      { return s.logins }
+func (s toolSource) Declared() *toolserver.Registry { return s.declared }
+
 // serverCommandsOf runs commands on servers.
 func serverCommandsOf(t *testing.T, servers server.ToolServers, logins server.ToolLogins) (run func(args ...string) (code int, out, errs string)) {
 	db, err := sqlite.Open(t.Context(), sqlite.Config{})
@@ -48,8 +60,10 @@ func serverCommandsOf(t *testing.T, servers server.ToolServers, logins server.To
 	live := memory.New(memory.Config{})
 	t.Cleanup(func() { require.NoError(t, live.Close()) })
 	handler, err := server.New(server.Config{
-		Threads: struct{ server.Threads }{}, Store: db, Stream: live, Library: library.New(library.Config{Store: db}), ToolServers: servers, ToolLogins: logins,
-		Declared: toolserver.NewRegistry(db, toolserver.Permission{Servers: true}, []string{"files"}),
+		Threads: struct{ server.Threads }{}, Backend: backend.Backend{
+			Store: db, Stream: live, Library: library.New(library.Config{Store: db}),
+			ToolSource: toolSource{ToolServers: servers, logins: logins, declared: toolserver.NewRegistry(db, toolserver.Permission{Servers: true}, []string{"files"})},
+		},
 	})
 	require.NoError(t, err)
 	srv := httptest.NewServer(handler)

@@ -9,30 +9,23 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/threadmill/threadmill/document"
 	"github.com/threadmill/threadmill/internal/document/format"
-	"github.com/threadmill/threadmill/internal/knowledge"
 )
 
-// File is a document as it came.
-type File struct {
-	// Name is the name of the file, or the path of its address.
-	Name string
+type (
+	// File is a document as it came.
+	File = document.File
 
-	// MediaType is what its sender states, such as text/html; charset=utf-8. Empty = unknown.
-	MediaType string
+	// Text is what a document says.
+	Text = document.Text
 
-	Content []byte
-}
+	// Block is a part of a document.
+	Block = document.Block
 
-// Text is what a document says.
-type Text struct {
-	Format format.Format
-
-	// Title is the title that the document states. Empty = none.
-	Title string
-
-	Blocks []knowledge.Block
-}
+	// Error says why a document cannot be read. It would say the same again.
+	Error = document.UnreadableError
+)
 
 // Limits bound what is read. A document beyond them is an error: it is never read in part.
 type Limits struct {
@@ -63,15 +56,12 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// Error says why a document cannot be read. It would say the same again.
-type Error struct{ Reason string }
-
-func (e *Error) Error() string { return e.Reason }
-
-func unreadable(format string, args ...any) error { return &Error{fmt.Sprintf(format, args...)} }
+func unreadable(format string, args ...any) error {
+	return &Error{Reason: fmt.Sprintf(format, args...)}
+}
 
 // errEmpty is the error of a document without text.
-var errEmpty = &Error{"the document has no text"}
+var errEmpty = &Error{Reason: "the document has no text"}
 
 // parse reads a document in this process.
 func parse(j job, content []byte) (Text, error) {
@@ -91,7 +81,7 @@ func parse(j job, content []byte) (Text, error) {
 	if len(w.blocks) == 0 {
 		return Text{}, errEmpty
 	}
-	return Text{Format: kind, Title: clean(w.title), Blocks: w.blocks}, nil
+	return Text{Format: string(kind), Title: clean(w.title), Blocks: w.blocks}, nil
 }
 
 // writer collects the blocks of a document.
@@ -99,7 +89,7 @@ type writer struct {
 	job    job
 	limits Limits
 	title  string
-	blocks []knowledge.Block
+	blocks []Block
 	size   int
 }
 
@@ -120,7 +110,7 @@ func (w *writer) read(kind format.Format, f File) (err error) {
 }
 
 // add adds a block.
-func (w *writer) add(b knowledge.Block) error {
+func (w *writer) add(b Block) error {
 	b.Text = clean(b.Text)
 	if b.Text == "" {
 		return nil
@@ -135,7 +125,7 @@ func (w *writer) add(b knowledge.Block) error {
 // paragraphs adds the paragraphs of a text.
 func (w *writer) paragraphs(text string, page int) error {
 	for p := range strings.SplitSeq(text, "\n\n") {
-		if err := w.add(knowledge.Block{Text: p, Page: page}); err != nil {
+		if err := w.add(Block{Text: p, Page: page}); err != nil {
 			return err
 		}
 	}

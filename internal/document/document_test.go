@@ -17,7 +17,6 @@ import (
 	"github.com/threadmill/threadmill/internal/document"
 	"github.com/threadmill/threadmill/internal/document/documenttest"
 	"github.com/threadmill/threadmill/internal/document/format"
-	"github.com/threadmill/threadmill/internal/knowledge"
 )
 
 func read(t *testing.T, f document.File) (document.Text, error) {
@@ -26,7 +25,7 @@ func read(t *testing.T, f document.File) (document.Text, error) {
 }
 
 // outline writes blocks as lines: headings with #, pages in brackets.
-func outline(blocks []knowledge.Block) string {
+func outline(blocks []document.Block) string {
 	var out []string
 	for _, b := range blocks {
 		line := strings.ReplaceAll(b.Text, "\n", "⏎")
@@ -127,13 +126,13 @@ func TestReadRealFiles(t *testing.T) {
 				require.NoError(t, err)
 				got, err := read(t, document.File{Name: file, Content: raw})
 				require.NoError(t, err, file)
-				formats[got.Format] = true
+				formats[format.Format(got.Format)] = true
 				var text, headings strings.Builder
 				for _, b := range got.Blocks {
 					text.WriteString(b.Text + "\n")
 					headings.WriteString(strings.Repeat("#", b.Level))
 				}
-				if got.Format != format.PDF {
+				if got.Format != string(format.PDF) {
 					require.Equal(t, title, got.Title, file)
 					require.Equal(t, "#####", headings.String(), "%s: a heading of the first level, two of the second", file)
 				}

@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/threadmill/threadmill/internal/knowledge"
 )
 
 // Bounds of the XML in a DOCX file: a small file can unpack to a very large one.
@@ -200,7 +198,7 @@ func (d *docx) end(name string) error {
 			d.tables[len(d.tables)-1].cell.WriteString(text + " ")
 			return nil
 		}
-		return d.add(knowledge.Block{Level: level, Text: text})
+		return d.add(Block{Level: level, Text: text})
 	case name == "tc" && inTable:
 		t := d.tables[len(d.tables)-1]
 		t.row = append(t.row, strings.TrimSpace(t.cell.String()))
@@ -216,7 +214,7 @@ func (d *docx) end(name string) error {
 			d.tables[outer].cell.WriteString(row + " ")
 			return nil
 		}
-		return d.add(knowledge.Block{Text: row})
+		return d.add(Block{Text: row})
 	case name == "tbl" && inTable:
 		d.tables = d.tables[:len(d.tables)-1]
 	}

@@ -7,8 +7,6 @@ import (
 	"github.com/yuin/goldmark/ast"
 	"github.com/yuin/goldmark/parser"
 	"github.com/yuin/goldmark/text"
-
-	"github.com/threadmill/threadmill/internal/knowledge"
 )
 
 // blocksOnly parses blocks without what is within them, so that the text stays as it was written.
@@ -46,7 +44,7 @@ func (w *writer) addMarkdown(content string) error {
 	doc := blocksOnly.Parse(text.NewReader(source))
 	from := 0 // of the text that is not added
 	add := func(to int) error {
-		block := knowledge.Block{Text: strings.Trim(string(source[from:to]), "\n")}
+		block := Block{Text: strings.Trim(string(source[from:to]), "\n")}
 		from = to
 		if rule := strings.Trim(block.Text, " -=*_\n"); rule == "" {
 			return nil
@@ -69,7 +67,7 @@ func (w *writer) addMarkdown(content string) error {
 		if w.title == "" && h.Level == 1 {
 			w.title = title
 		}
-		if err := w.add(knowledge.Block{Level: h.Level, Text: title}); err != nil {
+		if err := w.add(Block{Level: h.Level, Text: title}); err != nil {
 			return err
 		}
 		from = end

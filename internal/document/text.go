@@ -6,8 +6,6 @@ import (
 	"io"
 	"strings"
 	"unicode"
-
-	"github.com/threadmill/threadmill/internal/knowledge"
 )
 
 func (w *writer) plainText(f File) error {
@@ -28,7 +26,7 @@ func (w *writer) code(f File) error {
 	empty := false
 	flush := func() error {
 		defer block.Reset()
-		return w.add(knowledge.Block{Text: block.String()})
+		return w.add(Block{Text: block.String()})
 	}
 	for line := range strings.Lines(text) {
 		begins := empty && !unicode.IsSpace(rune(line[0])) && !strings.ContainsAny(line[:1], ")]}")
@@ -88,7 +86,7 @@ func (w *writer) csv(f File) error {
 			}
 			line.WriteString(cell + "\n")
 		}
-		if err := w.add(knowledge.Block{Text: line.String()}); err != nil {
+		if err := w.add(Block{Text: line.String()}); err != nil {
 			return err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/document"
+	"github.com/threadmill/threadmill/document"
 	"github.com/threadmill/threadmill/internal/publicnet"
 )
 

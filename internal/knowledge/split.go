@@ -3,19 +3,12 @@ package knowledge
 import (
 	"sort"
 	"strings"
+
+	"github.com/threadmill/threadmill/document"
 )
 
-// Block is a part of a document: a heading, or text that belongs together, such as a paragraph, a list, a table or
-// a function.
-type Block struct {
-	// Level of a heading, 1 is the highest. 0 = text.
-	Level int
-
-	Text string
-
-	// Page on which the block begins, 1 is the first. 0 = the document has no pages.
-	Page int
-}
+// Block is a part of a document.
+type Block = document.Block
 
 // Chunk is a passage of a document, which is embedded and found as a whole.
 type Chunk struct {

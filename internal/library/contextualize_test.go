@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/document/formats"
 	"github.com/threadmill/threadmill/internal/knowledge"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/llm"
@@ -49,7 +50,7 @@ func newDesk(t *testing.T, chunkTokens int) desk {
 		return "About " + strings.Fields(strings.Split(prompt, "<chunk>\n")[1])[0], nil
 	}}
 	return desk{&shelf{t: t, Library: library.New(library.Config{
-		Store: db, ContextProvider: w, ContextModel: "own/writer", ChunkTokens: chunkTokens, OverlapTokens: -1,
+		Store: db, Reader: formats.Reader(), ContextProvider: w, ContextModel: "own/writer", ChunkTokens: chunkTokens, OverlapTokens: -1,
 		Start: func(context.Context, string, store.KnowledgeDocument, bool) error { return nil },
 	})}, w, db}
 }

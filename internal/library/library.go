@@ -13,11 +13,10 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/threadmill/threadmill/internal/document"
+	"github.com/threadmill/threadmill/document"
 	"github.com/threadmill/threadmill/internal/fetch"
 	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/knowledge"
-	"github.com/threadmill/threadmill/internal/tokens"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/store"
@@ -48,6 +47,9 @@ type Config struct {
 	// ChunkTokens and OverlapTokens are the sizes of [knowledge.Splitter].
 	ChunkTokens, OverlapTokens int
 
+	// Reader reads documents. Nil: they cannot be read.
+	Reader document.Reader
+
 	// Private permits documents at addresses of private networks.
 	Private bool
 
@@ -66,7 +68,6 @@ type Library struct {
 	cfg      Config
 	embedder embedder
 	fetch    *fetch.Client
-	splitter knowledge.Splitter
 }
 
 // userAgent names the program to the servers of documents.
@@ -80,7 +81,6 @@ func New(cfg Config) *Library {
 	provider, model, _ := strings.Cut(cfg.Model, "/")
 	return &Library{
 		cfg: cfg, embedder: embedder{provider, model, cfg.Dimension}, fetch: fetch.New(fetch.Config{Private: cfg.Private, UserAgent: userAgent}),
-		splitter: knowledge.Splitter{Size: cfg.ChunkTokens, Overlap: cfg.OverlapTokens, Count: tokens.Count},
 	}
 }
 
@@ -337,6 +337,9 @@ func (l *Library) cancelSuperseded(ctx context.Context, cancel context.CancelCau
 
 // Split reads the content of a revision and stores its chunks.
 func (l *Library) Split(ctx context.Context, namespace string, r store.KnowledgeRevision) (job.ParsedDocument, error) {
+	if l.cfg.Reader == nil {
+		return job.ParsedDocument{}, &Error{"the worker reads no documents: its program has to set Config.Knowledge.Reader, such as formats.Reader()"}
+	}
 	content, err := l.cfg.Store.KnowledgeContent(ctx, namespace, r)
 	if errors.Is(err, store.ErrNotFound) {
 		err = store.ErrSuperseded
@@ -347,7 +350,7 @@ func (l *Library) Split(ctx context.Context, namespace string, r store.Knowledge
 	reading, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go l.cancelSuperseded(reading, cancel, namespace, r)
-	text, err := document.Read(reading, document.File{Name: content.Name, MediaType: content.MediaType, Content: content.Bytes}, document.Limits{})
+	text, err := l.cfg.Reader.Read(reading, document.File{Name: content.Name, MediaType: content.MediaType, Content: content.Bytes})
 	if errors.Is(context.Cause(reading), store.ErrSuperseded) {
 		err = store.ErrSuperseded
 	}
@@ -358,7 +361,7 @@ func (l *Library) Split(ctx context.Context, namespace string, r store.Knowledge
 	for i, b := range text.Blocks {
 		text.Blocks[i].Text = l.cfg.Redact.Text(b.Text)
 	}
-	chunks := l.splitter.Split(text.Blocks)
+	chunks := knowledge.Splitter{Size: l.cfg.ChunkTokens, Overlap: l.cfg.OverlapTokens, Count: l.cfg.Reader.Tokens}.Split(text.Blocks)
 	for done := 0; done < len(chunks); done += store.MaxKnowledgeBatch {
 		batch := make([]store.KnowledgeChunk, 0, store.MaxKnowledgeBatch)
 		for i, c := range chunks[done:min(done+store.MaxKnowledgeBatch, len(chunks))] {
@@ -508,7 +511,7 @@ func (e *Unavailable) Error() string { return e.Reason }
 
 // permanent returns errors of reading and fetching as errors of this package.
 func permanent(err error) error {
-	if unreadable, ok := errors.AsType[*document.Error](err); ok {
+	if unreadable, ok := errors.AsType[*document.UnreadableError](err); ok {
 		return &Error{unreadable.Reason}
 	}
 	if failed, ok := errors.AsType[*fetch.Error](err); ok {

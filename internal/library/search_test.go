@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/document/formats"
 	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/llm"
@@ -46,7 +47,7 @@ func newShelf(t *testing.T) *shelf {
 	t.Cleanup(func() { _ = s.Close() })
 	out := &shelf{t: t, embed: alike}
 	out.Library = library.New(library.Config{
-		Store: s, Model: "own/model", Embedder: embedFunc(func(req llm.EmbedRequest) (llm.Embeddings, error) { return out.embed(req) }),
+		Store: s, Reader: formats.Reader(), Model: "own/model", Embedder: embedFunc(func(req llm.EmbedRequest) (llm.Embeddings, error) { return out.embed(req) }),
 		Start: func(context.Context, string, store.KnowledgeDocument, bool) error { return nil },
 	})
 	return out

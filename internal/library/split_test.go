@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/document/formats"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"
@@ -44,7 +45,7 @@ func TestSplitDeleted(t *testing.T) { //nolint:paralleltest // its documents wai
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, db.Close()) })
 	s := &deleting{Store: db}
-	l := library.New(library.Config{Store: s, Start: func(context.Context, string, store.KnowledgeDocument, bool) error { return nil }})
+	l := library.New(library.Config{Store: s, Reader: formats.Reader(), Start: func(context.Context, string, store.KnowledgeDocument, bool) error { return nil }})
 	large := []byte(strings.Repeat("some words\n\n", 300_000))
 	var all sync.WaitGroup
 	for i := range 3 {

@@ -9,8 +9,11 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/document/formats"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/config"
+	"github.com/threadmill/threadmill/webhook"
 )
 
 // declaredNames returns the names to which a file may refer.
@@ -44,7 +47,7 @@ func conflicts(cfg SettingsConfig) error {
 	}{
 		{"AgentSource", cfg.Declared.AgentSource != nil},
 		{"RuleSource", cfg.Declared.RuleSource != nil},
-		{"WebhookSource", cfg.Declared.WebhookSource != nil},
+		{"WebhookSource", cfg.DeclaredAPI.WebhookSource != nil},
 	} {
 		if source.set {
 			return Usagef("--config: the program sets Config.%s, which the file would replace: omit the flag", source.field)
@@ -53,24 +56,24 @@ func conflicts(cfg SettingsConfig) error {
 	return nil
 }
 
-// Apply adds the settings to the configuration of a runtime, which may declare parts of its own. The file's choice
+// Apply adds the settings to the configurations of a runtime and of its API, which may declare parts of their own. The file's choice
 // of single values, such as the title model, precedes that of the program.
-func (s Settings) Apply(cfg *threadmill.Config) {
-	cfg.Propose = s.proposing(*cfg)
+func (s Settings) Apply(cfg *threadmill.Config, api *httpapi.Config) {
+	cfg.Propose = s.proposing(*cfg, api.Webhooks)
 	cfg.Models, cfg.Fallbacks = merged(s.Models, cfg.Models), merged(s.Fallbacks, cfg.Fallbacks)
 	cfg.ModelRetries, cfg.ModelLimits = merged(s.ModelRetries, cfg.ModelRetries), merged(s.ModelLimits, cfg.ModelLimits)
 	cfg.Tools = slices.Concat(s.Tools, cfg.Tools)
 	cfg.ApprovalRules = slices.Concat(cfg.ApprovalRules, s.ApprovalRules)
 	cfg.Hooks = ordered(cfg.Hooks, s.Hooks)
-	cfg.TitleModel, cfg.StaleAfter, cfg.TemporalUI = cmp.Or(s.TitleModel, cfg.TitleModel), cmp.Or(s.StaleAfter, cfg.StaleAfter), cmp.Or(s.TemporalUI, cfg.TemporalUI)
+	cfg.TitleModel, cfg.StaleAfter, api.TemporalUI = cmp.Or(s.TitleModel, cfg.TitleModel), cmp.Or(s.StaleAfter, cfg.StaleAfter), cmp.Or(s.TemporalUI, api.TemporalUI)
 	cfg.StepsAsActivities = s.StepsAsActivities || cfg.StepsAsActivities
-	cfg.Knowledge = cmp.Or(s.Knowledge, cfg.Knowledge)
+	cfg.Knowledge = readable(cmp.Or(s.Knowledge, cfg.Knowledge))
 	cfg.Retention = cmp.Or(s.Retention, cfg.Retention)
 	if len(s.AllowedHosts) > 0 {
-		cfg.AllowedHosts = s.AllowedHosts
+		api.AllowedHosts = s.AllowedHosts
 	}
 	if len(s.AllowedOrigins) > 0 {
-		cfg.AllowedOrigins = s.AllowedOrigins
+		api.AllowedOrigins = s.AllowedOrigins
 	}
 	if s.AgentSource != nil {
 		cfg.AgentSource = s.AgentSource
@@ -83,8 +86,14 @@ func (s Settings) Apply(cfg *threadmill.Config) {
 		cfg.RuleSource = s.RuleSource
 	}
 	if s.WebhookSource != nil {
-		cfg.WebhookSource = s.WebhookSource
+		api.WebhookSource = s.WebhookSource
 	}
+}
+
+// readable returns the settings with a reader of documents.
+func readable(k threadmill.Knowledge) threadmill.Knowledge {
+	k.Reader = cmp.Or(k.Reader, formats.Reader())
+	return k
 }
 
 // merged adds the values of the program to those of the settings.
@@ -130,7 +139,7 @@ func (s Settings) WhichHooks() string {
 }
 
 // proposing returns the function that reads a changed file, beside what the program declares.
-func (s Settings) proposing(declared threadmill.Config) func([]byte) (threadmill.Proposal, error) {
+func (s Settings) proposing(declared threadmill.Config, webhooks []webhook.Endpoint) func([]byte) (threadmill.Proposal, error) {
 	return func(file []byte) (threadmill.Proposal, error) {
 		c, err := config.Parse("the file", file, s.folder, config.Env(s.getenv), config.ThreadsQueue(declared.TaskQueue), config.Declares(declaredNames(declared)))
 		if err != nil {
@@ -139,7 +148,7 @@ func (s Settings) proposing(declared threadmill.Config) func([]byte) (threadmill
 		p := threadmill.Proposal{
 			Agents: c.Agents, ClientTools: c.Tools.Client, Rules: slices.Concat(declared.Rules, c.Rules), Hooks: ordered(declared.Hooks, c.Hooks),
 			ApprovalRules: slices.Concat(declared.ApprovalRules, c.ApprovalRules), ApproverGroups: declared.ApproverGroups,
-			Webhooks: slices.Concat(declared.Webhooks, c.Webhooks), Knowledge: cmp.Or(knowledgeOf(c.Knowledge), declared.Knowledge),
+			Webhooks: slices.Concat(webhooks, c.Webhooks), Knowledge: readable(cmp.Or(knowledgeOf(c.Knowledge), declared.Knowledge)),
 			Retention: cmp.Or(threadmill.Retention(c.Retention), declared.Retention), Redact: cmp.Or(c.Redact, declared.Redact),
 		}
 		if declared.ApproverGroups == nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/demo"
@@ -30,7 +31,7 @@ func merge(t *testing.T, file string, declared threadmill.Config) (threadmill.Co
 		require.NoError(t, os.WriteFile(c.File, []byte(file), 0o600))
 	}
 	s, err := Load(c)
-	s.Apply(&declared)
+	s.Apply(&declared, &httpapi.Config{})
 	return declared, err
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/internal/sealed"
@@ -57,6 +58,9 @@ type SettingsConfig struct {
 
 	// Declared is what the application declares in Go: File may refer to its names.
 	Declared threadmill.Config
+
+	// DeclaredAPI is what it declares of the API.
+	DeclaredAPI httpapi.Config
 
 	// Getenv defaults to os.Getenv.
 	Getenv func(string) string

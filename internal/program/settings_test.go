@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/tool"
@@ -42,7 +43,7 @@ func TestSettingsApply(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "guard (BlockPrompt on task queue guards), audit (Audit on task queue audits)", s.WhichHooks())
 	cfg := threadmill.Config{}
-	s.Apply(&cfg)
+	s.Apply(&cfg, &httpapi.Config{})
 	require.Equal(t, []hook.Hook{
 		{Name: "guard", Workflow: &hook.Workflow{Type: "BlockPrompt", TaskQueue: "guards"}, Timeout: time.Hour},
 		{Name: "audit", Workflow: &hook.Workflow{Type: "Audit", TaskQueue: "audits"}, OnFailure: hook.FailOpen},
@@ -53,7 +54,7 @@ func TestSettingsApply(t *testing.T) {
 	s, err = load(t, "", "")
 	require.NoError(t, err)
 	cfg = threadmill.Config{}
-	s.Apply(&cfg)
+	s.Apply(&cfg, &httpapi.Config{})
 	require.Empty(t, cfg.Hooks)
 	require.Zero(t, cfg.StaleAfter, "the runtime's default")
 	require.False(t, cfg.StepsAsActivities)
@@ -64,7 +65,7 @@ func TestApprovalsApply(t *testing.T) {
 	s, err := load(t, "approvalRules: [{name: r, effect: deny}]\ntools: {client: {name: open_page, deadline: 1m}}\n", "")
 	require.NoError(t, err)
 	cfg := threadmill.Config{}
-	s.Apply(&cfg)
+	s.Apply(&cfg, &httpapi.Config{})
 	require.Equal(t, []approval.Rule{{Name: "r", Effect: approval.EffectDeny}}, cfg.ApprovalRules)
 	set, err := tool.NewSet(cfg.Tools...)
 	require.NoError(t, err)
@@ -84,7 +85,7 @@ func TestTitlesApply(t *testing.T) {
 	s, err := load(t, "titleModel: demo/small\n", "")
 	require.NoError(t, err)
 	cfg := threadmill.Config{Temporal: temporal, Store: records}
-	s.Apply(&cfg)
+	s.Apply(&cfg, &httpapi.Config{})
 	require.Equal(t, "demo/small", cfg.TitleModel)
 	_, err = threadmill.New(cfg)
 	require.NoError(t, err)
@@ -104,7 +105,7 @@ func TestBoundsAreThoseOfTheRuntime(t *testing.T) {
 	s, err := load(t, hooksYAML, "")
 	require.NoError(t, err)
 	cfg := threadmill.Config{Temporal: temporal, Store: records}
-	s.Apply(&cfg)
+	s.Apply(&cfg, &httpapi.Config{})
 	_, err = threadmill.New(cfg)
 	require.NoError(t, err)
 	cfg.StaleAfter--

@@ -228,14 +228,14 @@ func TestAgentMistakes(t *testing.T) {
 func TestAgentWarnings(t *testing.T) {
 	body := object{"model": "acme/large", "tools": []string{"clock"}}
 	t.Run("of what the workers do not have", func(t *testing.T) {
-		w := agentWorld(t, func(c *server.Config) { c.Tools, c.Models = []string{"clock"}, []string{"demo"} })
+		w := agentWorld(t, func(c *server.Config) { c.Known.Tools, c.Models = []string{"clock"}, []string{"demo"} })
 		want := []any{`model: there is no provider "acme", so that the agent cannot answer; there are demo`}
 		require.Equal(t, want, w.putAgent("bot", body, 201).body["warnings"])
 		require.Equal(t, want, w.call("GET", "/v1/agents/bot", nil).body["warnings"])
 		require.NotContains(t, w.putAgent("bot", object{"model": "demo/x", "tools": []string{"clock"}}, 200).body, "warnings")
 	})
 	t.Run("of a tool that is gone", func(t *testing.T) {
-		w := agentWorld(t, func(c *server.Config) { c.Tools = []string{"clock"} })
+		w := agentWorld(t, func(c *server.Config) { c.Known.Tools = []string{"clock"} })
 		definition := `{"name":"bot","model":"demo/x","tools":["clack"],"approvals":{"clack":"always"}}`
 		_, err := w.store.SaveAgent(w.ctx, "default", store.AgentVersion{Name: "bot", Definition: []byte(definition)}, -1)
 		require.NoError(t, err)
@@ -279,7 +279,7 @@ func TestAgentNames(t *testing.T) {
 		"a rule for an other's": {object{"approvalRules": []object{{"name": "a", "effect": "deny", "agents": []string{"zoe"}}}}, "body.approvalRules[0].agents[0]", "its own calls only"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := agentWorld(t, func(c *server.Config) { c.Tools = []string{"clock", "task"} })
+			w := agentWorld(t, func(c *server.Config) { c.Known.Tools = []string{"clock", "task"} })
 			c.body["model"] = "demo/x"
 			got := w.call("PUT", "/v1/agents/bot", c.body)
 			got.refused(t, 422, c.says)

@@ -582,7 +582,7 @@ func TestRefusals(t *testing.T) {
 
 func TestConfig(t *testing.T) {
 	w := newWorld(t)
-	whole := server.Config{Threads: w.threads, Store: w.store, Stream: w.stream, Library: w.library}
+	whole := server.Config{Threads: w.threads, Backend: w.backend()}
 	for field, change := range map[string]func(*server.Config){
 		"Threads":      func(c *server.Config) { c.Threads = nil },
 		"Store":        func(c *server.Config) { c.Store = nil },

@@ -179,7 +179,9 @@ func requireRejected(t *testing.T, o target, got answer, statuses ...int) {
 // inhabited is a world with a thread "none", which does what it is asked to.
 func inhabited(t *testing.T, change ...func(*server.Config)) *world {
 	compares := func(c *server.Config) {
-		c.CompareConfig = func(context.Context, []byte) (configdiff.Diff, error) { return configdiff.Diff{}, nil }
+		c.CompareConfig = func(context.Context, []byte, []webhook.Endpoint) (configdiff.Diff, error) {
+			return configdiff.Diff{}, nil
+		}
 	}
 	w := newWorld(t, append(change, withWebhook, compares)...)
 	w.threads.known["none"] = true

@@ -8,12 +8,14 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/configdiff"
+	"github.com/threadmill/threadmill/webhook"
 )
 
 // configHandlers serve comparisons of configurations.
 type configHandlers struct {
 	*core
-	compare func(ctx context.Context, file []byte) (configdiff.Diff, error)
+	compare  func(ctx context.Context, file []byte, running []webhook.Endpoint) (configdiff.Diff, error)
+	webhooks func() []webhook.Endpoint
 }
 
 const (
@@ -40,7 +42,7 @@ func (h *configHandlers) diffConfig(ctx context.Context, in *configDiffInput) (*
 	if h.compare == nil {
 		return nil, refuse(http.StatusUnprocessableEntity, "body.file", configdiff.ErrNotChecked.Error())
 	}
-	out, err := h.compare(ctx, []byte(in.Body.File))
+	out, err := h.compare(ctx, []byte(in.Body.File), h.webhooks())
 	if err != nil {
 		return nil, refuse(http.StatusUnprocessableEntity, "body.file", err.Error())
 	}

@@ -64,7 +64,7 @@ func TestCORS(t *testing.T) {
 		})
 	}
 	for _, origin := range []string{"*", "null", "app.example", "https://app.example/", "https://*.example", "ftp://app.example", "https://a b"} {
-		_, err := server.New(server.Config{Threads: w.threads, Store: w.store, Stream: w.stream, Library: w.library, AllowedOrigins: []string{origin}})
+		_, err := server.New(server.Config{Threads: w.threads, Backend: w.backend(), AllowedOrigins: []string{origin}})
 		require.ErrorContains(t, err, "Config.AllowedOrigins: ", origin)
 	}
 }

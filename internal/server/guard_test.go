@@ -38,8 +38,8 @@ func TestDNSRebinding(t *testing.T) {
 		require.Equal(t, http.StatusOK, status(host, "GET", "/healthz", ""), host)
 		require.Equal(t, http.StatusCreated, status(host, "POST", "/v1/threads", `{}`), host)
 	}
-	_, err := server.New(server.Config{Threads: w.threads, Store: w.store, Stream: w.stream, Library: w.library, AllowedHosts: []string{"http://a"}})
+	_, err := server.New(server.Config{Threads: w.threads, Backend: w.backend(), AllowedHosts: []string{"http://a"}})
 	require.ErrorContains(t, err, `Config.AllowedHosts: "http://a" is not a host name`)
-	_, err = server.New(server.Config{Threads: w.threads, Store: w.store, Stream: w.stream, Library: w.library, Limits: guard.Limits{BodyTimeout: -time.Second}})
+	_, err = server.New(server.Config{Threads: w.threads, Backend: w.backend(), Limits: guard.Limits{BodyTimeout: -time.Second}})
 	require.ErrorContains(t, err, "Config.Limits.BodyTimeout")
 }

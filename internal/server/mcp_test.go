@@ -51,9 +51,20 @@ func (s *toolServers) ReadResource(_ context.Context, _, _, uri string) ([]tool.
 
 func (s *toolServers) Refresh(context.Context, string) { s.refreshed++ }
 
+// toolSource is a source of tools that knows servers.
+type toolSource struct {
+	tool.Source
+	server.ToolServers
+	logins   server.ToolLogins
+	declared *toolserver.Registry
+}
+
+func (s *toolSource) Logins() server.ToolLogins      { return s.logins }
+func (s *toolSource) Declared() *toolserver.Registry { return s.declared }
+
 func withServers(s *toolServers, permitted toolserver.Permission) func(*server.Config) {
 	return func(c *server.Config) {
-		c.ToolServers, c.Declared = s, toolserver.NewRegistry(teststore.Of(c.Store), permitted, []string{"files"})
+		c.ToolSource = &toolSource{ToolServers: s, declared: toolserver.NewRegistry(teststore.Of(c.Store), permitted, []string{"files"})}
 	}
 }
 
@@ -156,9 +167,10 @@ func TestMCPDeclarations(t *testing.T) {
 	})
 	t.Run("not permitted any more", func(t *testing.T) {
 		w := newWorld(t, withServers(&toolServers{}, all), func(c *server.Config) {
-			_, _, err := c.Declared.Put(t.Context(), "default", "hub", tool.ServerDeclaration{Command: []string{"sh"}}, "ann", 0)
+			source := c.ToolSource.(*toolSource)
+			_, _, err := source.declared.Put(t.Context(), "default", "hub", tool.ServerDeclaration{Command: []string{"sh"}}, "ann", 0)
 			require.NoError(t, err)
-			c.Declared = toolserver.NewRegistry(teststore.Of(c.Store), toolserver.Permission{Servers: true}, nil)
+			source.declared = toolserver.NewRegistry(teststore.Of(c.Store), toolserver.Permission{Servers: true}, nil)
 		})
 		require.Contains(t, w.call("GET", "/v1/mcp/hub", nil).body["problem"], "mcpApi.commands")
 	})

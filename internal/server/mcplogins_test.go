@@ -63,7 +63,8 @@ func TestLoginWakesLateQuestions(t *testing.T) {
 	asked := &lateThreads{answered: make(chan signals.InputAnswers, 10)}
 	w := newWorld(t, withServers(&toolServers{}, toolserver.Permission{}), func(c *server.Config) {
 		asked.threads = c.Threads.(*threads)
-		c.Threads, c.ToolLogins, c.Store = asked, loginsFake{}, late(c.Store)
+		c.ToolSource.(*toolSource).logins = loginsFake{}
+		c.Threads, c.Store = asked, late(c.Store)
 	})
 	asks := func(thread, refused, toolCall string) {
 		login := &event.InputLogin{Server: "notes", Refused: refused}

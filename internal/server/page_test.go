@@ -55,7 +55,7 @@ func TestPage(t *testing.T) {
 
 func TestServerInfo(t *testing.T) {
 	w := newWorld(t, withBadges, func(c *server.Config) {
-		c.Version, c.WorkflowsURL = "1.2.3", "http://127.0.0.1/namespaces/default/workflows"
+		c.Version, c.TemporalUI, c.TemporalNamespace = "1.2.3", "http://127.0.0.1", "default"
 	})
 	got := w.call("GET", "/v1/server", nil, bearer("ann read post")...)
 	require.Equal(t, http.StatusOK, got.status, got.text)

@@ -66,7 +66,7 @@ func TestRoutesRefused(t *testing.T) {
 		`Config.Routes[0]: pattern "GET /{$}": pattern "GET`:   {Pattern: "GET /{$}", Handler: hello},
 	} {
 		_, err := server.New(server.Config{
-			Threads: w.threads, Store: w.store, Stream: w.stream, Library: w.library,
+			Threads: w.threads, Backend: w.backend(),
 			Routes: func() []server.Route { return []server.Route{r} },
 		})
 		require.ErrorContains(t, err, says)

@@ -7,21 +7,20 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 
 	"github.com/threadmill/threadmill/agent"
-	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/api"
+	"github.com/threadmill/threadmill/internal/backend"
 	"github.com/threadmill/threadmill/internal/chat/chatfeed"
-	"github.com/threadmill/threadmill/internal/configdiff"
-	"github.com/threadmill/threadmill/internal/deployment"
-	"github.com/threadmill/threadmill/internal/doctor"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/internal/library"
@@ -30,16 +29,12 @@ import (
 	"github.com/threadmill/threadmill/internal/outage"
 	"github.com/threadmill/threadmill/internal/presence"
 	"github.com/threadmill/threadmill/internal/registry"
-	"github.com/threadmill/threadmill/internal/repair"
-	"github.com/threadmill/threadmill/internal/retention"
 	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/redact"
-	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
-	"github.com/threadmill/threadmill/stream"
+	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/webhook"
 	"github.com/threadmill/threadmill/world"
 )
@@ -82,20 +77,12 @@ type Store interface {
 	store.Erasures
 }
 
-// Config configures the API. Threads, Store, Stream and Library are required.
+// Config configures the API. Threads, and what [backend.Backend] requires, are required.
 type Config struct {
+	backend.Backend
+
+	// Threads are those of the Backend's Namespace.
 	Threads Threads
-	Store   store.Store
-	Stream  stream.Stream
-
-	// Library indexes the documents of Store, and finds passages in them.
-	Library *library.Library
-
-	// WithoutEntities says why no people and things are found in messages. Empty = they are.
-	WithoutEntities string
-
-	// Namespace of the threads; it must be that of Threads. Default "default".
-	Namespace string
 
 	// Authenticator authenticates requests. Default: no authentication; requests state who acts.
 	Authenticator auth.Authenticator
@@ -104,63 +91,12 @@ type Config struct {
 	// s.
 	AuthCheckInterval time.Duration
 
-	// Agents finds the agents with which a thread can be opened, in addition to stored agents.
-	// Default: every name is valid.
-	Agents agent.Source
-
-	// Tools and Models are the names of the workers' tools and model providers. An agent definition
-	// that names another tool is rejected, and one that names another provider gets a warning. Nil =
-	// unknown.
-	Tools, Models []string
-
-	// Fallbacks are the names of the workers' fallback chains of models.
-	Fallbacks []string
-
-	// ApproverGroups knows the groups of approvers. Default: there are none.
-	ApproverGroups approval.Groups
-
-	// ToolServers are the MCP servers of the workers, ToolLogins the logins to them, and Declared those that
-	// are declared at run time. Default: none.
-	ToolServers ToolServers
-	ToolLogins  ToolLogins
-	Declared    *toolserver.Registry
-
-	// Redact redacts what the server itself stores or shows. Threads redacts what threads receive. Default: nothing is
-	// redacted.
-	Redact *redact.Redactor
-
-	// View changes the events for viewers: see [feed.Config]. Default: no change.
-	View func(store.Key) feed.View
-
 	// Webhooks, and those of WebhookSource, are served at /v1/webhooks/. Default: none.
 	Webhooks      []webhook.Endpoint
 	WebhookSource webhook.Source
 
 	// Routes are the handlers of the application. They are asked for once, in New. Default: none.
 	Routes func() []Route
-
-	// Ready adds components, such as temporal, to the store and the stream in /readyz. A component
-	// is ready if it returns nil within two seconds.
-	Ready func(ctx context.Context) map[string]error
-
-	// TaskQueue says what is wrong with the task queue of the threads, beside that no worker polls it. Empty = nothing. Default:
-	// nobody looks.
-	TaskQueue func(ctx context.Context) string
-
-	// Checks checks what Ready does not, and calls models if callModels is set, for /v1/checks. Default: none.
-	Checks func(ctx context.Context, callModels bool) []doctor.Finding
-
-	// Repair compares the store with Temporal, for /v1/repair. Default: that is unavailable.
-	Repair func(context.Context, repair.RepairRequest) (repair.Comparison, error)
-
-	// Due tells what the retention would delete, for /v1/retention. Default: that is unavailable.
-	Due func(context.Context) (retention.Due, error)
-
-	// Deployment returns the builds of the workers, for /v1/server. Default: they have none.
-	Deployment func(context.Context) (deployment.Status, error)
-
-	// CompareConfig compares a changed configuration file with what runs. Default: it cannot be compared.
-	CompareConfig func(ctx context.Context, file []byte) (configdiff.Diff, error)
 
 	// Closing ends the event streams when it is done; cancel it when the server shuts down
 	// (http.Server.RegisterOnShutdown). Default: they end with their connections.
@@ -189,43 +125,29 @@ type Config struct {
 	// Heartbeat is the interval of comments on a quiet event stream. Default 15 s.
 	Heartbeat time.Duration
 
-	// AnswerWithin is the time in which a worker must answer before the request fails with 503.
-	// Default 10 s.
-	AnswerWithin time.Duration
-
 	// WaitLimit is the time that ?wait=true waits for a turn before the response is 202. Default 10
 	// minutes.
 	WaitLimit time.Duration
 
-	// WorkflowsURL is the address of the list of workflows in Temporal's Web UI, to which the page
-	// links. Default: no links.
-	WorkflowsURL string
-
-	// Rules are the rules that route environment events. Nil means the default rules.
-	Rules *rule.Set
+	// TemporalUI is the address of Temporal's Web UI, to which the page links. Default: no links.
+	TemporalUI string
 
 	// Version is the version in the OpenAPI document. Default "dev".
 	Version string
-
-	// Observe wraps the handler; route returns the pattern that a request matches, or "". Default: none.
-	Observe func(next http.Handler, route func(*http.Request) string) http.Handler
-
-	// Logger logs failures. Default: none.
-	Logger *slog.Logger
 }
 
 func (c Config) withDefaults() (Config, error) {
 	switch {
 	case c.Threads == nil:
-		return c, errors.New("server: Config.Threads is required")
+		return c, errors.New("httpapi: Config.Threads is required")
 	case c.Store == nil:
-		return c, errors.New("server: Config.Store is required")
+		return c, errors.New("httpapi: Config.Store is required")
 	case c.Stream == nil:
-		return c, errors.New("server: Config.Stream is required")
+		return c, errors.New("httpapi: Config.Stream is required")
 	case c.Library == nil:
-		return c, errors.New("server: Config.Library is required")
+		return c, errors.New("httpapi: Config.Library is required")
 	case c.MaxUpload > maxUpload:
-		return c, fmt.Errorf("server: Config.MaxUpload: %d is more than %d", c.MaxUpload, maxUpload)
+		return c, fmt.Errorf("httpapi: Config.MaxUpload: %d is more than %d", c.MaxUpload, maxUpload)
 	}
 	for _, setting := range []struct {
 		name     string
@@ -243,14 +165,14 @@ func (c Config) withDefaults() (Config, error) {
 		{"WaitLimit", c.WaitLimit, c.WaitLimit < 0},
 	} {
 		if setting.negative {
-			return c, fmt.Errorf("server: Config.%s: %v is negative", setting.name, setting.value)
+			return c, fmt.Errorf("httpapi: Config.%s: %v is negative", setting.name, setting.value)
 		}
 	}
 	if err := (guard.Hosts{Allowed: c.AllowedHosts}).Validate(); err != nil {
-		return c, fmt.Errorf("server: Config.AllowedHosts: %w", err)
+		return c, fmt.Errorf("httpapi: Config.AllowedHosts: %w", err)
 	}
 	if err := guard.Origins(c.AllowedOrigins).Validate(); err != nil {
-		return c, fmt.Errorf("server: Config.AllowedOrigins: %w", err)
+		return c, fmt.Errorf("httpapi: Config.AllowedOrigins: %w", err)
 	}
 	if c.Closing == nil {
 		c.Closing = context.Background()
@@ -270,6 +192,36 @@ func (c Config) withDefaults() (Config, error) {
 	return c, nil
 }
 
+// webhooks returns those that are configured now.
+func (c Config) webhooks() []webhook.Endpoint {
+	if c.WebhookSource == nil {
+		return c.Webhooks
+	}
+	return slices.Concat(c.Webhooks, c.WebhookSource.Webhooks())
+}
+
+// workflowsURL returns the address of the list of workflows in Temporal's Web UI.
+func (c Config) workflowsURL() string {
+	if c.TemporalUI == "" {
+		return ""
+	}
+	return c.TemporalUI + "/namespaces/" + url.PathEscape(c.TemporalNamespace) + "/workflows"
+}
+
+// toolServers returns the MCP servers of a source of tools, the logins to them, and those that are declared at run time.
+func toolServers(source tool.Source) (ToolServers, ToolLogins, *toolserver.Registry) {
+	servers, _ := source.(ToolServers)
+	var logins ToolLogins
+	if s, ok := source.(interface{ Logins() ToolLogins }); ok {
+		logins = s.Logins()
+	}
+	var declared *toolserver.Registry
+	if s, ok := source.(interface{ Declared() *toolserver.Registry }); ok {
+		declared = s.Declared()
+	}
+	return servers, logins, declared
+}
+
 // New returns the handler of the API.
 func New(cfg Config) (http.Handler, error) {
 	cfg, err := cfg.withDefaults()
@@ -278,21 +230,21 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	records, err := store.Ask[Store](limited(cfg.Store, cfg.AnswerWithin, outage.New(cfg.Logger, "store")))
 	if err != nil {
-		return nil, fmt.Errorf("server: Config.Store: %w", err)
+		return nil, fmt.Errorf("httpapi: Config.Store: %w", err)
 	}
 	cfg.Store = records
-	agents := registry.New(cfg.Agents, records, names.Known{Tools: cfg.Tools, Fallbacks: cfg.Fallbacks})
+	agents := registry.New(cfg.Agents, records, names.Known{Tools: cfg.Known.Tools, Fallbacks: cfg.Known.Fallbacks})
 	events, err := feed.New(feed.Config{
 		Store: cfg.Store, Stream: cfg.Stream, HeartbeatInterval: cfg.Heartbeat, View: cfg.View, Logger: cfg.Logger,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("server: %w", err)
+		return nil, fmt.Errorf("httpapi: %w", err)
 	}
 	chats, err := world.New(world.Config{
 		Client: cfg.Threads, Store: cfg.Store, Stream: cfg.Stream, Namespace: cfg.Namespace, Agents: agents, Logger: cfg.Logger,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("server: %w", err)
+		return nil, fmt.Errorf("httpapi: %w", err)
 	}
 	mux := http.NewServeMux()
 	a := &access{
@@ -308,6 +260,7 @@ func New(cfg Config) (http.Handler, error) {
 	}
 	keys := &keyHandlers{c, records}
 	a.identities = identities{cfg.Namespace, agents, keys.keys}
+	servers, logins, declared := toolServers(cfg.ToolSource)
 	v := &viewers{max: cfg.MaxViewers, heartbeat: cfg.Heartbeat, closing: cfg.Closing}
 
 	(&threadHandlers{l, cfg.Threads, v}).registerThreads()
@@ -337,19 +290,19 @@ func New(cfg Config) (http.Handler, error) {
 	approvals.registerDecisions()
 	approvals.registerToolResults()
 	approvals.registerInputs()
-	(&agentHandlers{c, agents, records, v, cfg.Tools, cfg.Models, cfg.Fallbacks, cfg.ApproverGroups}).registerAgents()
+	(&agentHandlers{c, agents, records, v, cfg.Known.Tools, cfg.Models, cfg.Known.Fallbacks, cfg.ApproverGroups}).registerAgents()
 	(&taskHandlers{c, cfg.Threads, cfg.Store, cfg.Stream}).registerTasks()
 	(&scheduleHandlers{l, cfg.Threads, records}).registerSchedules()
-	(&webhookHandlers{c, cfg.Threads, cfg.Webhooks, cfg.WebhookSource}).registerWebhooks()
+	(&webhookHandlers{c, cfg.Threads, cfg.webhooks}).registerWebhooks()
 	keys.registerKeys()
-	(&mcpServerHandlers{c, cfg.ToolServers, cfg.ToolLogins, cfg.Declared}).registerMCP()
-	(&loginHandlers{c, cfg.ToolLogins, cfg.ToolServers, waitingLists{cfg.Store, c.namespace}, cfg.Threads, cfg.Closing}).registerLogins(mux)
+	(&mcpServerHandlers{c, servers, logins, declared}).registerMCP()
+	(&loginHandlers{c, logins, servers, waitingLists{cfg.Store, c.namespace}, cfg.Threads, cfg.Closing}).registerLogins(mux)
 	(&knowledgeHandlers{c, cfg.Library.WithStore(records), cfg.MaxUpload, newUploads(), cfg.WithoutEntities}).registerKnowledge()
 	(&entityHandlers{c, records}).registerEntities()
 	workers := newWorkerWatch(cfg.Threads, cfg.TaskQueue)
 	(&healthHandlers{core: c, store: cfg.Store, stream: cfg.Stream, ready: cfg.Ready, workers: workers}).registerHealth()
-	(&configHandlers{c, cfg.CompareConfig}).registerConfig()
-	(&infoHandlers{c, workers, cfg.Deployment, cfg.Version, cfg.WorkflowsURL}).registerInfo()
+	(&configHandlers{c, cfg.CompareConfig, cfg.webhooks}).registerConfig()
+	(&infoHandlers{c, workers, cfg.Deployment, cfg.Version, cfg.workflowsURL()}).registerInfo()
 	(&checkHandlers{c, cfg.Store, cfg.Stream, cfg.Checks}).registerChecks()
 	(&repairHandlers{c, cfg.Repair}).registerRepair()
 	(&retentionHandlers{c, cfg.Due}).registerRetention()
@@ -359,12 +312,12 @@ func New(cfg Config) (http.Handler, error) {
 	c.registerPage(mux)
 	if cfg.Routes != nil {
 		if err := a.registerRoutes(mux, cfg.Routes()); err != nil {
-			return nil, fmt.Errorf("server: %w", err)
+			return nil, fmt.Errorf("httpapi: %w", err)
 		}
 	}
 	handler := a.protect(a.explainUnmatched(mux), cfg.AllowedHosts, cfg.AllowedOrigins)
 	if err := registerMCP(c, mux, handler, v, cfg); err != nil {
-		return nil, fmt.Errorf("server: %w", err)
+		return nil, fmt.Errorf("httpapi: %w", err)
 	}
 	if cfg.Observe != nil {
 		handler = cfg.Observe(handler, func(r *http.Request) string {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/backend"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/repair"
 	"github.com/threadmill/threadmill/internal/retention"
@@ -184,6 +185,11 @@ type world struct {
 	ids     int
 }
 
+// backend is what the API requires.
+func (w *world) backend() backend.Backend {
+	return backend.Backend{Store: w.store, Stream: w.stream, Library: w.library}
+}
+
 func newWorld(t testing.TB, change ...func(*server.Config)) *world {
 	ctx, cancel := context.WithTimeout(context.Background(), testenv.Patience)
 	t.Cleanup(cancel)
@@ -195,8 +201,9 @@ func newWorld(t testing.TB, change ...func(*server.Config)) *world {
 	w := &world{t: t, ctx: ctx, threads: &threads{known: map[string]bool{}}, store: db, stream: live}
 	w.library = library.New(library.Config{Store: db, Start: w.ingests.start})
 	cfg := server.Config{
-		Threads: w.threads, Store: db, Stream: live, Library: w.library, Agents: agent.Fixed{{Name: "bot"}}, Closing: ctx,
+		Threads: w.threads, Backend: w.backend(), Closing: ctx,
 	}
+	cfg.Agents = agent.Fixed{{Name: "bot"}}
 	cfg.Repair = func(ctx context.Context, _ repair.RepairRequest) (repair.Comparison, error) {
 		_, err := cfg.Store.Threads(ctx, signals.DefaultNamespace, store.ThreadPage{})
 		return repair.Comparison{Threads: []repair.DifferingThread{}}, err

@@ -19,6 +19,7 @@ import (
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/store"
+	"github.com/threadmill/threadmill/webhook"
 )
 
 // TestMCPSessionsOfAKey: a key has a tenth of the sessions. One more ends the session that it has not used for the longest time, and if
@@ -196,7 +197,7 @@ func TestComparisonsAtOnce(t *testing.T) {
 	begun, hold := make(chan struct{}), make(chan struct{})
 	w := newWorld(t, withBadges, func(c *server.Config) {
 		c.AnswerWithin = 20 * time.Millisecond
-		c.CompareConfig = func(context.Context, []byte) (configdiff.Diff, error) {
+		c.CompareConfig = func(context.Context, []byte, []webhook.Endpoint) (configdiff.Diff, error) {
 			begun <- struct{}{}
 			<-hold
 			return configdiff.Diff{}, nil

@@ -50,9 +50,8 @@ type webhookAnswer struct {
 // webhookHandlers serve webhook requests.
 type webhookHandlers struct {
 	*core
-	threads Publisher
-	own     []webhook.Endpoint
-	source  webhook.Source
+	threads  Publisher
+	webhooks func() []webhook.Endpoint
 }
 
 func (h *webhookHandlers) registerWebhooks() {
@@ -93,7 +92,7 @@ type webhooksOutput struct {
 func (h *webhookHandlers) listWebhooks(context.Context, *struct{}) (*webhooksOutput, error) {
 	out := &webhooksOutput{}
 	out.Body.Webhooks = []Webhook{}
-	for _, e := range h.all() {
+	for _, e := range h.webhooks() {
 		w := Webhook{
 			Name: e.Name, Path: "/v1/webhooks/" + e.Name, Signature: string(e.Signature.Scheme), Secrets: len(e.Secrets),
 			Type: e.Event.Type, Thread: e.Event.Thread, EventID: e.Event.ID, Open: e.Event.Open, Agents: e.Event.Agents, Title: e.Event.Title,
@@ -154,16 +153,8 @@ func (h *webhookHandlers) receiveWebhook(ctx context.Context, in *webhookInput) 
 	}}, h.problem(ctx, threadID, err)
 }
 
-// all returns the configured webhooks.
-func (h *webhookHandlers) all() []webhook.Endpoint {
-	if h.source == nil {
-		return h.own
-	}
-	return slices.Concat(h.own, h.source.Webhooks())
-}
-
 func (h *webhookHandlers) webhook(name string) (webhook.Endpoint, error) {
-	all := h.all()
+	all := h.webhooks()
 	if i := slices.IndexFunc(all, func(w webhook.Endpoint) bool { return w.Name == name }); i >= 0 {
 		return all[i], nil
 	}

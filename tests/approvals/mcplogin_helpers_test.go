@@ -19,6 +19,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/mcplogin"
 	"github.com/threadmill/threadmill/internal/oauthtest"
 	"github.com/threadmill/threadmill/internal/program"
@@ -86,6 +87,8 @@ func newLoginWorld(t *testing.T, o loginOptions) *loginWorld {
 			cfg.Store = db
 			require.NoError(t, w.connect(cfg))
 			w.tools = cfg.ToolSource
+		},
+		Serve: func(_ threadmill.Config, cfg *httpapi.Config) {
 			if o.keys != nil {
 				cfg.Authenticator, err = auth.NewKeys(auth.KeysConfig{Store: db, Keys: o.keys})
 				require.NoError(t, err)

@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
@@ -37,13 +38,12 @@ func newKeyed(t *testing.T, agents ...agent.Agent) keyed {
 func newKeyedWith(t *testing.T, agents []agent.Agent, configure func(*threadmill.Config)) keyed {
 	t.Helper()
 	var out keyed
-	out.Harness = harness.New(t, harness.Options{Agents: agents, Configure: func(cfg *threadmill.Config) {
-		configure(cfg)
+	out.Harness = harness.New(t, harness.Options{Agents: agents, Configure: configure, Serve: func(cfg threadmill.Config, api *httpapi.Config) {
 		var ok bool
 		out.keys, ok = cfg.Store.(store.APIKeys)
 		require.True(t, ok)
 		var err error
-		cfg.Authenticator, err = auth.NewKeys(auth.KeysConfig{Store: out.keys, Required: true})
+		api.Authenticator, err = auth.NewKeys(auth.KeysConfig{Store: out.keys, Required: true})
 		require.NoError(t, err)
 	}})
 	return out

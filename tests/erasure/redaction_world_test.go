@@ -18,6 +18,7 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/redact"
@@ -67,11 +68,13 @@ func newWorld(t *testing.T, o harness.Options) *world {
 		cfg.Rules = append(cfg.Rules, rule.Rule{Events: []string{"paid"}, Priority: 50, MaxAttempts: 1, Function: func(context.Context, rule.Context, event.EnvEvent) error {
 			return errors.New("cannot book " + card)
 		}})
-		cfg.Webhooks = []webhook.Endpoint{{Name: "shop", Unsigned: true, Event: webhook.Event{Type: "order", Thread: "{payload.thread}", Open: true}}}
 		cfg.TitleModel = "openai/stand-in"
 		if configure != nil {
 			configure(cfg)
 		}
+	}
+	o.Serve = func(_ threadmill.Config, cfg *httpapi.Config) {
+		cfg.Webhooks = []webhook.Endpoint{{Name: "shop", Unsigned: true, Event: webhook.Event{Type: "order", Thread: "{payload.thread}", Open: true}}}
 	}
 	w.Harness = harness.New(t, o)
 	return w

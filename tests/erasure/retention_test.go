@@ -137,7 +137,7 @@ func TestRetention(t *testing.T) {
 
 func dryRun(t *testing.T, r *threadmill.Runtime) (out retention.Due) {
 	t.Helper()
-	w := serve(r, "GET", "/v1/retention", "")
+	w := serve(t, r, "GET", "/v1/retention", "")
 	require.Equal(t, 200, w.Code, w.Body.String())
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &out))
 	return out
@@ -159,9 +159,10 @@ func TestRetentionIsValidated(t *testing.T) {
 	}
 }
 
-func serve(r *threadmill.Runtime, method, path, body string) *httptest.ResponseRecorder {
+func serve(t *testing.T, r *threadmill.Runtime, method, path, body string) *httptest.ResponseRecorder {
+	t.Helper()
 	w, req := httptest.NewRecorder(), httptest.NewRequest(method, path, strings.NewReader(body))
 	req.Host = "localhost"
-	r.Handler().ServeHTTP(w, req)
+	harness.API(t, r).ServeHTTP(w, req)
 	return w
 }

@@ -40,7 +40,7 @@ func TestServers(t *testing.T) {
 			check.Work(t, second)
 			other, err := threadmill.New(second)
 			require.NoError(t, err)
-			api := httptest.NewServer(other.Handler())
+			api := httptest.NewServer(harness.API(t, other))
 			t.Cleanup(api.Close)
 			elsewhere := *w
 			elsewhere.API = api

@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/rule"
@@ -124,12 +125,12 @@ func TestToolUser(t *testing.T) {
 func TestToolUserWithKeys(t *testing.T) {
 	t.Parallel()
 	_, secret := auth.NewToken()
-	w := harness.New(t, harness.Options{Tools: userTools(), Configure: func(c *threadmill.Config) {
+	w := harness.New(t, harness.Options{Tools: userTools(), Serve: func(c threadmill.Config, api *httpapi.Config) {
 		keys, err := auth.NewKeys(auth.KeysConfig{Store: teststore.Of(c.Store), Keys: []auth.Key{{
 			Name: "carol", Roles: auth.Roles{auth.RoleRead, auth.RolePost, auth.RoleOperate}, Hash: secret.Hash(),
 		}}})
 		require.NoError(t, err)
-		c.Authenticator = keys
+		api.Authenticator = keys
 	}})
 	send := func(t *testing.T, path string, body any) (status int, text string) {
 		t.Helper()

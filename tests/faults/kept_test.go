@@ -19,6 +19,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
@@ -105,6 +106,8 @@ func insist(t *testing.T, w *harness.Harness, thread string, s submission, id, t
 func kept(t *testing.T, o harness.Options) *harness.Harness {
 	o.Configure = func(c *threadmill.Config) {
 		c.Rules = []rule.Rule{{Name: "log", Events: []string{"tick"}, Priority: 20}}
+	}
+	o.Serve = func(_ threadmill.Config, c *httpapi.Config) {
 		c.Webhooks = []webhook.Endpoint{{
 			Name: "ticks", Signature: webhook.Signature{Scheme: webhook.SchemeGitHub}, Secrets: []webhook.Secret{"k"},
 			Event: webhook.Event{Type: "tick", Thread: "{payload.thread}", ID: "{payload.id}", Open: true},

@@ -15,6 +15,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/browser"
 	"github.com/threadmill/threadmill/tests/internal/harness"
@@ -30,7 +31,7 @@ func TestEventSourceExample(t *testing.T) {
 		Agents: []agent.Agent{{
 			Name: "assistant", Instructions: "You help.", Model: "openai/stand-in", Tools: []string{"note"}, Approvals: map[string]agent.Policy{"note": agent.PolicyAlways},
 		}},
-		Configure: func(c *threadmill.Config) { c.AllowedOrigins = []string{site.URL} },
+		Serve: func(_ threadmill.Config, c *httpapi.Config) { c.AllowedOrigins = []string{site.URL} },
 	})
 	b := browser.New(t)
 	p := b.Open(site.URL + "/?api=" + url.QueryEscape(w.API.URL))
@@ -54,7 +55,7 @@ func TestEventSourceExampleSevenTabs(t *testing.T) {
 	t.Parallel()
 	site := httptest.NewServer(http.FileServer(http.Dir("../../examples/eventsource")))
 	defer site.Close()
-	w := harness.New(t, harness.Options{Configure: func(c *threadmill.Config) { c.AllowedOrigins = []string{site.URL} }})
+	w := harness.New(t, harness.Options{Serve: func(_ threadmill.Config, c *httpapi.Config) { c.AllowedOrigins = []string{site.URL} }})
 	b := browser.New(t)
 	var tabs []*browser.Tab
 	for range 7 {
@@ -99,7 +100,7 @@ func twoAgents(t *testing.T, origin string) *harness.Harness {
 	planner := one("planner")
 	planner.Knowledge.Passages = 1
 	w := harness.New(t, harness.Options{
-		Agents: []agent.Agent{planner, one("reviewer")}, Configure: func(c *threadmill.Config) { c.AllowedOrigins = []string{origin} },
+		Agents: []agent.Agent{planner, one("reviewer")}, Serve: func(_ threadmill.Config, c *httpapi.Config) { c.AllowedOrigins = []string{origin} },
 	})
 	d, err := w.Runtime.Documents().Add(w.Ctx(), threadmill.NewDocument{Source: "kitchen.md", Content: []byte("# Kitchen\n\n<b>Milk</b> is in the fridge.")})
 	require.NoError(t, err)

@@ -274,7 +274,7 @@ func TestKnowledgeNamespaces(t *testing.T) {
 
 func knowledgeNamespaces(t *testing.T, w *harness.Harness) {
 	other := w.TaskQueue + "-other"
-	beside := httptest.NewServer(w.Beside(func(cfg *threadmill.Config) { cfg.Namespace = other }).Handler())
+	beside := httptest.NewServer(harness.API(t, w.Beside(func(cfg *threadmill.Config) { cfg.Namespace = other })))
 	defer beside.Close()
 	type side struct {
 		catalogue

@@ -93,7 +93,7 @@ func entitiesCorrected(t *testing.T, w *harness.Harness) {
 	})
 	t.Run("S2-62 another namespace sees and changes nothing", func(t *testing.T) {
 		other := w.TaskQueue + "-other"
-		beside := httptest.NewServer(w.Beside(func(cfg *threadmill.Config) { cfg.Namespace = other }).Handler())
+		beside := httptest.NewServer(harness.API(t, w.Beside(func(cfg *threadmill.Config) { cfg.Namespace = other })))
 		defer beside.Close()
 		foreign, err := api.New(api.Config{Base: beside.URL})
 		require.NoError(t, err)

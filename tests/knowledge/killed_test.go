@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill"
+	"github.com/threadmill/threadmill/document/formats"
 	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
@@ -39,7 +40,7 @@ type gatedStore struct {
 // reads is a kind of worker: it reads documents, and reports how it stores them.
 func reads(w killing.Worker, cfg *threadmill.Config) error {
 	cfg.Knowledge = threadmill.Knowledge{
-		Embedder: standInEmbedder, ContextModel: "openai/stand-in", PrivateAddresses: true, ChunkTokens: documents.SectionTokens, OverlapTokens: -1,
+		Reader: formats.Reader(), Embedder: standInEmbedder, ContextModel: "openai/stand-in", PrivateAddresses: true, ChunkTokens: documents.SectionTokens, OverlapTokens: -1,
 	}
 	cfg.StaleAfter = killing.StaleAfter
 	cfg.Store = &gatedStore{Store: teststore.Of(cfg.Store), worker: w, batches: map[string]int{}}

@@ -16,6 +16,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/entities"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
@@ -457,7 +458,7 @@ func TestPageKnowledgeElsewhere(t *testing.T) {
 	w := harness.New(t, harness.Options{})
 	id := addText(w, "default", "handbook.md", "Thirty days of vacation.")
 	sarahs(w, "t", "m")
-	other := httptest.NewServer(w.Beside(func(cfg *threadmill.Config) { cfg.Namespace = "elsewhere" }).Handler())
+	other := httptest.NewServer(harness.API(t, w.Beside(func(cfg *threadmill.Config) { cfg.Namespace = "elsewhere" })))
 	t.Cleanup(other.Close) // once the browser is closed
 	p := browser.New(t).Open(other.URL + "/#/knowledge")
 	p.Sees("tm-documents .empty", "There are no documents yet")
@@ -473,11 +474,11 @@ func TestPageKnowledgeElsewhere(t *testing.T) {
 func TestPageKnowledgeRoles(t *testing.T) {
 	t.Parallel()
 	reader, poster := newKey("reader", auth.RoleRead), newKey("poster", auth.RoleRead, auth.RolePost)
-	w := harness.New(t, harness.Options{Configure: func(cfg *threadmill.Config) {
+	w := harness.New(t, harness.Options{Serve: func(cfg threadmill.Config, api *httpapi.Config) {
 		keys, ok := cfg.Store.(store.APIKeys)
 		require.True(t, ok)
 		var err error
-		cfg.Authenticator, err = auth.NewKeys(auth.KeysConfig{Store: keys, Keys: []auth.Key{reader.Key, poster.Key}})
+		api.Authenticator, err = auth.NewKeys(auth.KeysConfig{Store: keys, Keys: []auth.Key{reader.Key, poster.Key}})
 		require.NoError(t, err)
 	}})
 	_, err := w.Store.BeginKnowledge(w.Ctx(), w.TaskQueue, store.KnowledgeDocument{Source: "a.md"}, store.KnowledgeBegin{})

@@ -150,7 +150,7 @@ func (r *restartable) start() {
 	listener, err := net.Listen("tcp", r.addr)
 	require.NoError(r.t, err)
 	r.addr = listener.Addr().String()
-	r.server = &http.Server{Handler: r.w.Runtime.Handler(), ReadHeaderTimeout: time.Minute}
+	r.server = &http.Server{Handler: r.w.API.Config.Handler, ReadHeaderTimeout: time.Minute}
 	go func() { _ = r.server.Serve(listener) }()
 }
 

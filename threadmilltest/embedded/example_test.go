@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/demo"
@@ -79,8 +80,12 @@ func Example_runtime() {
 	}
 	fmt.Println(turn.Status, "·", turn.Message.Content)
 
+	api, err := httpapi.New(runtime, httpapi.Config{})
+	if err != nil {
+		log.Fatal(err)
+	}
 	answer := httptest.NewRecorder()
-	runtime.Handler().ServeHTTP(answer, httptest.NewRequestWithContext(ctx, "GET", "/v1/threads/t1/messages", nil))
+	api.ServeHTTP(answer, httptest.NewRequestWithContext(ctx, "GET", "/v1/threads/t1/messages", nil))
 	var page struct{ Messages []event.Message }
 	if err := json.NewDecoder(answer.Body).Decode(&page); err != nil {
 		log.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/auth"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/entities"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
@@ -57,14 +58,14 @@ func New(t testing.TB, scenario string, origins ...string) *harness.Harness {
 	case "sources", "events once":
 		o = withKnowledge(o)
 	case "keys and roles":
-		o.Configure = func(cfg *threadmill.Config) {
+		o.Serve = func(cfg threadmill.Config, api *httpapi.Config) {
 			keys, err := auth.NewKeys(auth.KeysConfig{Store: teststore.Of(cfg.Store)})
 			require.NoError(t, err)
-			cfg.Authenticator = keys
+			api.Authenticator = keys
 		}
 	}
 	if origins != nil {
-		o.Configure = func(cfg *threadmill.Config) { cfg.AllowedOrigins = origins }
+		o.Serve = func(_ threadmill.Config, api *httpapi.Config) { api.AllowedOrigins = origins }
 	}
 	w := harness.New(t, o)
 	switch scenario {

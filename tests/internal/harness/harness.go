@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -25,7 +26,9 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/document/formats"
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/cli"
 	"github.com/threadmill/threadmill/internal/modelcontext"
 	"github.com/threadmill/threadmill/internal/recordid"
@@ -97,8 +100,9 @@ type Options struct {
 	// heartbeat. Only the live stream then stops them.
 	Deaf bool
 
-	// Configure changes the configuration of the runtime, such as its hooks and callbacks.
+	// Configure changes the configuration of the runtime, such as its hooks and callbacks, and Serve that of its API.
 	Configure func(*threadmill.Config)
+	Serve     func(threadmill.Config, *httpapi.Config)
 }
 
 // answerWithin is more than the default, since a machine that stalls does so for more than ten seconds.
@@ -252,10 +256,19 @@ func New(t testing.TB, o Options) *Harness {
 	if o.Configure != nil {
 		o.Configure(&w.config)
 	}
+	if w.config.Knowledge.Reader == nil {
+		w.config.Knowledge.Reader = formats.Reader()
+	}
 	w.Runtime, err = threadmill.New(w.config)
 	require.NoError(t, err)
 	w.Threads = w.Runtime.Client()
-	w.API = httptest.NewServer(w.Runtime.Handler())
+	var served httpapi.Config
+	if o.Serve != nil {
+		o.Serve(w.config, &served)
+	}
+	api, err := httpapi.New(w.Runtime, served)
+	require.NoError(t, err)
+	w.API = httptest.NewServer(api)
 	t.Cleanup(w.API.Close)
 	if !o.NoWorker {
 		w.StartWorker()
@@ -273,6 +286,14 @@ func (w *Harness) Beside(configure func(*threadmill.Config)) *threadmill.Runtime
 	r, err := threadmill.New(cfg)
 	require.NoError(w.T, err)
 	return r
+}
+
+// API returns the API of a runtime, with its defaults.
+func API(t testing.TB, r *threadmill.Runtime) http.Handler {
+	t.Helper()
+	api, err := httpapi.New(r, httpapi.Config{})
+	require.NoError(t, err)
+	return api
 }
 
 // Refused returns the error of a runtime whose configuration is wrong.
