@@ -8,34 +8,13 @@ import (
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
-	"github.com/threadmill/threadmill/approval"
-	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/configdiff"
 	"github.com/threadmill/threadmill/internal/registry"
-	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/webhook"
 )
-
-// Proposal is what a changed configuration file would make of the parts of a [Config] that have these names.
-type Proposal struct {
-	// Agents are those of the file; those of Config.Agents that it does not name remain.
-	Agents []agent.Agent
-
-	// ClientTools are the definitions of all tools of connected clients.
-	ClientTools []tool.Definition
-
-	ApprovalRules  []approval.Rule
-	ApproverGroups approval.Groups
-	Rules          []rule.Rule
-	Hooks          []hook.Hook
-	Webhooks       []webhook.Endpoint
-	Knowledge      Knowledge
-	Retention      Retention
-	Redact         *redact.Redactor
-}
 
 // maxThreadsOfAgent is how many threads of a changed agent are counted.
 const maxThreadsOfAgent = 1000
@@ -45,15 +24,20 @@ func (r *Runtime) compare(ctx context.Context, file []byte, webhooks []webhook.E
 	if r.cfg.Propose == nil {
 		return configdiff.Diff{}, configdiff.ErrNotChecked
 	}
-	p, err := r.cfg.Propose(file)
+	proposed, webhooksThen, err := r.cfg.Propose(file)
 	if err != nil {
 		return configdiff.Diff{}, err
 	}
-	before, err := r.runs(ctx, webhooks)
+	rules, err := rule.NewSet(rule.Config{Rules: proposed.Rules})
 	if err != nil {
 		return configdiff.Diff{}, err
 	}
-	after, err := r.would(ctx, p)
+	before, err := r.side(ctx, r.cfg, r.rules, webhooks, r.cfg.AgentSource)
+	if err != nil {
+		return configdiff.Diff{}, err
+	}
+	// Agents of the program that the file does not name remain.
+	after, err := r.side(ctx, proposed, rules, webhooksThen, registry.New(withAgents(agent.Fixed(proposed.Agents), r.cfg.Agents), r.store, r.known))
 	if err != nil {
 		return configdiff.Diff{}, err
 	}
@@ -71,41 +55,23 @@ func (r *Runtime) compare(ctx context.Context, file []byte, webhooks []webhook.E
 	})
 }
 
-// runs is the configuration that runs, with these webhooks.
-func (r *Runtime) runs(ctx context.Context, webhooks []webhook.Endpoint) (configdiff.Side, error) {
+// side is a configuration, with what its rules, webhooks and agents are.
+func (r *Runtime) side(ctx context.Context, cfg Config, rules *rule.Set, webhooks []webhook.Endpoint, agents agent.Source) (configdiff.Side, error) {
 	out := configdiff.Side{
-		ApprovalRules: r.cfg.ApprovalRules, Groups: r.cfg.ApproverGroups, Rules: r.rules.Specs(), Hooks: r.cfg.Hooks, Webhooks: webhooks,
-		Knowledge: r.cfg.Knowledge, Redact: r.cfg.Redact,
+		ApprovalRules: cfg.ApprovalRules, Groups: cfg.ApproverGroups, Rules: rules.Specs(), Hooks: cfg.Hooks, Webhooks: webhooks,
+		Knowledge: cfg.Knowledge, Redact: cfg.Redact,
 	}
-	for _, t := range r.cfg.Tools {
+	for _, t := range cfg.Tools {
 		if d := t.Definition(); d.Client {
 			out.ClientTools = append(out.ClientTools, d)
 		}
 	}
 	out.Tool = r.definition(out.ClientTools)
 	var err error
-	if out.Retention, err = r.dueBy(ctx, r.cfg.Retention); err != nil {
+	if out.Retention, err = r.dueBy(ctx, cfg.Retention); err != nil {
 		return out, err
 	}
-	out.Agents, err = effective(ctx, r.cfg.AgentSource, r.client.Namespace())
-	return out, err
-}
-
-// would is the configuration with a changed file.
-func (r *Runtime) would(ctx context.Context, p Proposal) (configdiff.Side, error) {
-	rules, err := rule.NewSet(rule.Config{Rules: p.Rules})
-	if err != nil {
-		return configdiff.Side{}, err
-	}
-	out := configdiff.Side{
-		ApprovalRules: p.ApprovalRules, Groups: p.ApproverGroups, Rules: rules.Specs(), Hooks: p.Hooks, Webhooks: p.Webhooks,
-		Knowledge: p.Knowledge, Redact: p.Redact, ClientTools: p.ClientTools, Tool: r.definition(p.ClientTools),
-	}
-	if out.Retention, err = r.dueBy(ctx, p.Retention); err != nil {
-		return out, err
-	}
-	source := registry.New(withAgents(agent.Fixed(p.Agents), r.cfg.Agents), r.store, r.known)
-	out.Agents, err = effective(ctx, source, r.client.Namespace())
+	out.Agents, err = effective(ctx, agents, r.client.Namespace())
 	return out, err
 }
 

@@ -31,6 +31,7 @@ import (
 	"github.com/threadmill/threadmill/stream/memory"
 	"github.com/threadmill/threadmill/telemetry"
 	"github.com/threadmill/threadmill/tool"
+	"github.com/threadmill/threadmill/webhook"
 	"github.com/threadmill/threadmill/workflows"
 	"github.com/threadmill/threadmill/world"
 )
@@ -156,9 +157,9 @@ type Config struct {
 	// Deployment makes the workers of this process a build of a Worker Deployment. Default: none.
 	Deployment Deployment
 
-	// Propose reads a changed configuration file, for POST /v1/config/diff, which says what it would do. Programs of
-	// package app have it. Default: files cannot be compared.
-	Propose func(file []byte) (Proposal, error)
+	// Propose returns what a changed configuration file would make of this configuration and of its webhooks, for POST /v1/config/diff.
+	// Agents are those of the file alone, ClientSide tools those of both. Programs of package app have it. Default: files cannot be compared.
+	Propose func(file []byte) (Config, []webhook.Endpoint, error)
 
 	// ModelRetries are the retry policies of model calls, by the names of Models. Default: retry
 	// for 2 hours, see [llm.Retry].

@@ -96,7 +96,7 @@ func (s *server) announce(out io.Writer) {
 		row("Configuration", "%s", s.config)
 	}
 	row("Agents", "%s", s.whichAgents())
-	if len(s.settings.Hooks) > 0 {
+	if len(s.settings.File.Hooks) > 0 {
 		row("Hooks", "%s; each needs a worker there", s.settings.WhichHooks())
 	}
 	// Nothing is written before Flush, and its error has no reader.
@@ -119,12 +119,12 @@ func (s *server) whereData() string {
 }
 
 func (s *server) whichAgents() string {
-	names := make([]string, 0, len(s.settings.Agents))
-	for _, a := range s.settings.Agents {
+	names := make([]string, 0, len(s.settings.File.Agents))
+	for _, a := range s.settings.File.Agents {
 		names = append(names, a.Name+" ("+a.Model+")")
 	}
 	text := strings.Join(names, ", ")
-	if s.config == "" && s.settings.Agents[0].Model == config.Demo+"/"+config.Demo {
+	if s.config == "" && s.settings.File.Agents[0].Model == config.Demo+"/"+config.Demo {
 		text += "; the model is an offline stand-in: set " + config.EnvAPIKey + " for a real one"
 	}
 	return text

@@ -16,7 +16,7 @@ import (
 const maxGuessed = 256 << 10
 
 // errCharset is the error of a text in a charset that nothing tells.
-var errCharset = &Error{"the charset of the document is not UTF-8 and cannot be told from its content: state it in the media type, such as text/csv; charset=windows-1250, or save the document as UTF-8"}
+var errCharset = &Error{Reason: "the charset of the document is not UTF-8 and cannot be told from its content: state it in the media type, such as text/csv; charset=windows-1250, or save the document as UTF-8"}
 
 // decoded returns the content of a file of text as UTF-8: by its byte order mark, its media type, a meta element, what it is
 // valid as, or what guess says.

@@ -160,7 +160,7 @@ func (j job) run(ctx context.Context, content []byte) (Text, error) {
 		return Text{}, unreadable("the document ended the process that read it: its answer is broken")
 	}
 	if got.Reason != "" {
-		return Text{}, &Error{got.Reason}
+		return Text{}, &Error{Reason: got.Reason}
 	}
 	return got.Text, nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/config"
+	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/webhook"
 )
 
@@ -56,44 +57,45 @@ func conflicts(cfg SettingsConfig) error {
 	return nil
 }
 
-// Apply adds the settings to the configurations of a runtime and of its API, which may declare parts of their own. The file's choice
-// of single values, such as the title model, precedes that of the program.
+// Apply adds the settings to the configurations of a runtime and of its API, which may declare parts of their own.
 func (s Settings) Apply(cfg *threadmill.Config, api *httpapi.Config) {
 	cfg.Propose = s.proposing(*cfg, api.Webhooks)
-	cfg.Models, cfg.Fallbacks = merged(s.Models, cfg.Models), merged(s.Fallbacks, cfg.Fallbacks)
+	beside(cfg, s.File)
+	cfg.Models, cfg.Fallbacks = merged(s.Models, cfg.Models), merged(s.File.Fallbacks, cfg.Fallbacks)
 	cfg.ModelRetries, cfg.ModelLimits = merged(s.ModelRetries, cfg.ModelRetries), merged(s.ModelLimits, cfg.ModelLimits)
 	cfg.Tools = slices.Concat(s.Tools, cfg.Tools)
-	cfg.ApprovalRules = slices.Concat(cfg.ApprovalRules, s.ApprovalRules)
-	cfg.Hooks = ordered(cfg.Hooks, s.Hooks)
-	cfg.TitleModel, cfg.StaleAfter, api.TemporalUI = cmp.Or(s.TitleModel, cfg.TitleModel), cmp.Or(s.StaleAfter, cfg.StaleAfter), cmp.Or(s.TemporalUI, api.TemporalUI)
-	cfg.StepsAsActivities = s.StepsAsActivities || cfg.StepsAsActivities
-	cfg.Knowledge = readable(cmp.Or(s.Knowledge, cfg.Knowledge))
-	cfg.Retention = cmp.Or(s.Retention, cfg.Retention)
-	if len(s.AllowedHosts) > 0 {
-		api.AllowedHosts = s.AllowedHosts
-	}
-	if len(s.AllowedOrigins) > 0 {
-		api.AllowedOrigins = s.AllowedOrigins
-	}
 	if s.AgentSource != nil {
 		cfg.AgentSource = s.AgentSource
 	}
 	if s.ApproverGroups != nil {
 		cfg.ApproverGroups = s.ApproverGroups
 	}
-	cfg.Redact = cmp.Or(s.Redact, cfg.Redact)
 	if s.RuleSource != nil {
 		cfg.RuleSource = s.RuleSource
 	}
 	if s.WebhookSource != nil {
 		api.WebhookSource = s.WebhookSource
 	}
+	api.TemporalUI = cmp.Or(s.File.TemporalUI, api.TemporalUI)
+	if len(s.AllowedHosts) > 0 {
+		api.AllowedHosts = s.AllowedHosts
+	}
+	if len(s.AllowedOrigins) > 0 {
+		api.AllowedOrigins = s.AllowedOrigins
+	}
 }
 
-// readable returns the settings with a reader of documents.
-func readable(k threadmill.Knowledge) threadmill.Knowledge {
-	k.Reader = cmp.Or(k.Reader, formats.Reader())
-	return k
+// beside adds to what a program declares what needs a restart to follow the file. The file's choice of single values, such as the title
+// model, precedes that of the program.
+func beside(cfg *threadmill.Config, file *config.Config) {
+	cfg.ApprovalRules = slices.Concat(cfg.ApprovalRules, file.ApprovalRules)
+	cfg.Hooks = ordered(cfg.Hooks, file.Hooks)
+	cfg.TitleModel, cfg.StaleAfter = cmp.Or(file.TitleModel, cfg.TitleModel), cmp.Or(file.StaleAfter, cfg.StaleAfter)
+	cfg.StepsAsActivities = file.StepsAsActivities || cfg.StepsAsActivities
+	cfg.Knowledge = cmp.Or(knowledgeOf(file.Knowledge), cfg.Knowledge)
+	cfg.Knowledge.Reader = cmp.Or(cfg.Knowledge.Reader, formats.Reader())
+	cfg.Retention = cmp.Or(threadmill.Retention(file.Retention), cfg.Retention)
+	cfg.Redact = cmp.Or(file.Redact, cfg.Redact)
 }
 
 // merged adds the values of the program to those of the settings.
@@ -130,7 +132,7 @@ func ordered(own, file []hook.Hook) []hook.Hook {
 // WhichHooks lists the hook workflows of the settings, and the task queues that need workers of their own.
 func (s Settings) WhichHooks() string {
 	var list []string
-	for _, h := range s.Hooks {
+	for _, h := range s.File.Hooks {
 		if h.Workflow != nil {
 			list = append(list, fmt.Sprintf("%s (%s on task queue %s)", h.Name, h.Workflow.Type, h.Workflow.TaskQueue))
 		}
@@ -139,26 +141,22 @@ func (s Settings) WhichHooks() string {
 }
 
 // proposing returns the function that reads a changed file, beside what the program declares.
-func (s Settings) proposing(declared threadmill.Config, webhooks []webhook.Endpoint) func([]byte) (threadmill.Proposal, error) {
-	return func(file []byte) (threadmill.Proposal, error) {
-		c, err := config.Parse("the file", file, s.folder, config.Env(s.getenv), config.ThreadsQueue(declared.TaskQueue), config.Declares(declaredNames(declared)))
+func (s Settings) proposing(declared threadmill.Config, webhooks []webhook.Endpoint) func([]byte) (threadmill.Config, []webhook.Endpoint, error) {
+	return func(text []byte) (threadmill.Config, []webhook.Endpoint, error) {
+		cfg := declared
+		file, err := config.Parse("the file", text, s.folder, config.Env(s.getenv), config.ThreadsQueue(declared.TaskQueue), config.Declares(declaredNames(declared)))
 		if err != nil {
-			return threadmill.Proposal{}, err
+			return cfg, nil, err
 		}
-		p := threadmill.Proposal{
-			Agents: c.Agents, ClientTools: c.Tools.Client, Rules: slices.Concat(declared.Rules, c.Rules), Hooks: ordered(declared.Hooks, c.Hooks),
-			ApprovalRules: slices.Concat(declared.ApprovalRules, c.ApprovalRules), ApproverGroups: declared.ApproverGroups,
-			Webhooks: slices.Concat(webhooks, c.Webhooks), Knowledge: readable(cmp.Or(knowledgeOf(c.Knowledge), declared.Knowledge)),
-			Retention: cmp.Or(threadmill.Retention(c.Retention), declared.Retention), Redact: cmp.Or(c.Redact, declared.Redact),
+		beside(&cfg, file)
+		cfg.Agents, cfg.Rules = file.Agents, slices.Concat(declared.Rules, file.Rules)
+		cfg.Tools = slices.Clone(declared.Tools)
+		for _, d := range file.Tools.Client {
+			cfg.Tools = append(cfg.Tools, tool.ClientSide(d))
 		}
 		if declared.ApproverGroups == nil {
-			p.ApproverGroups = c.ApproverGroups
+			cfg.ApproverGroups = file.ApproverGroups
 		}
-		for _, t := range declared.Tools {
-			if d := t.Definition(); d.Client {
-				p.ClientTools = append(p.ClientTools, d)
-			}
-		}
-		return p, nil
+		return cfg, slices.Concat(webhooks, file.Webhooks), nil
 	}
 }

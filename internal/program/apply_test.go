@@ -31,8 +31,11 @@ func merge(t *testing.T, file string, declared threadmill.Config) (threadmill.Co
 		require.NoError(t, os.WriteFile(c.File, []byte(file), 0o600))
 	}
 	s, err := Load(c)
+	if err != nil {
+		return declared, err
+	}
 	s.Apply(&declared, &httpapi.Config{})
-	return declared, err
+	return declared, nil
 }
 
 func toolNames(cfg threadmill.Config) []string {
@@ -94,7 +97,7 @@ approvalRules: [{name: theirs, effect: deny, tools: [refund]}]
 		require.Equal(t, []string{"current_time", "shell_cmd"}, toolNames(cfg))
 	})
 	t.Run("two sources of tools", func(t *testing.T) {
-		s := Settings{MCPAPI: config.MCPAPI{Servers: true}}
+		s := Settings{File: &config.Config{MCPAPI: config.MCPAPI{Servers: true}}}
 		err := s.ConnectMCP(&threadmill.Config{ToolSource: &mcp.Manager{}}, nil)
 		require.ErrorContains(t, err, "mcp: the program sets Config.ToolSource")
 	})

@@ -66,14 +66,14 @@ func (s Settings) serverLogins(cfg *threadmill.Config, documents store.Documents
 	if public == "" && api != nil {
 		public = httpserver.URL(api)
 	}
-	i := slices.IndexFunc(s.MCP, func(one config.MCPServer) bool { return one.Login != nil })
+	i := slices.IndexFunc(s.File.MCP, func(one config.MCPServer) bool { return one.Login != nil })
 	switch {
 	case s.secrets.Empty() && i < 0, public == "" && i < 0:
 		return nil, nil
 	case s.secrets.Empty():
-		return nil, Usagef("%s: is required, because people log in to the MCP server %s: set it to what openssl rand -base64 %d prints, the same for all workers and APIs", EnvSecretsKey, s.MCP[i].Name, sealed.KeySize)
+		return nil, Usagef("%s: is required, because people log in to the MCP server %s: set it to what openssl rand -base64 %d prints, the same for all workers and APIs", EnvSecretsKey, s.File.MCP[i].Name, sealed.KeySize)
 	case public == "":
-		return nil, Usagef("%s: is required, because people log in to the MCP server %s: set it, or http.publicUrl, to the origin by which browsers reach the API", EnvPublicURL, s.MCP[i].Name)
+		return nil, Usagef("%s: is required, because people log in to the MCP server %s: set it, or http.publicUrl, to the origin by which browsers reach the API", EnvPublicURL, s.File.MCP[i].Name)
 	}
 	return mcplogin.New(mcplogin.Config{Documents: documents, Keys: s.secrets, PublicURL: public, Logger: cmp.Or(cfg.Logger, slog.Default())})
 }

@@ -39,7 +39,7 @@ type mcpServers struct {
 // and task queues. A worker connects to the servers of the task queues that it serves. api is the listener of the
 // API, if this process serves it; it is the default of [Settings.PublicURL].
 func (s Settings) ConnectMCP(cfg *threadmill.Config, api net.Listener) error {
-	if len(s.MCP) == 0 && !s.MCPAPI.Servers {
+	if len(s.File.MCP) == 0 && !s.File.MCPAPI.Servers {
 		return nil
 	}
 	if cfg.ToolSource != nil {
@@ -47,7 +47,7 @@ func (s Settings) ConnectMCP(cfg *threadmill.Config, api net.Listener) error {
 	}
 	var servers []mcp.Server
 	var names []string
-	for _, one := range s.MCP {
+	for _, one := range s.File.MCP {
 		servers, names = append(servers, configuredServer(one)), append(names, one.Name)
 	}
 	documents, err := store.Ask[store.Documents](cfg.Store)
@@ -61,7 +61,7 @@ func (s Settings) ConnectMCP(cfg *threadmill.Config, api net.Listener) error {
 	m := &mcpServers{
 		logins:     logins,
 		configured: servers, catalog: toolserver.NewCatalog(documents), log: cmp.Or(cfg.Logger, slog.Default()),
-		declared: toolserver.NewRegistry(documents, toolserver.Permission(s.MCPAPI), names),
+		declared: toolserver.NewRegistry(documents, toolserver.Permission(s.File.MCPAPI), names),
 	}
 	queues := slices.Clone(cfg.ToolQueues)
 	if !cfg.OnlyToolQueues {
@@ -69,7 +69,7 @@ func (s Settings) ConnectMCP(cfg *threadmill.Config, api net.Listener) error {
 	}
 	host, _ := os.Hostname()
 	managed := mcp.Config{
-		Servers: servers, Source: declaredServers{m.declared, s.getenv, m.log}, SourceCommands: s.MCPAPI.Commands, SourcePrivate: s.MCPAPI.PrivateAddresses,
+		Servers: servers, Source: declaredServers{m.declared, s.getenv, m.log}, SourceCommands: s.File.MCPAPI.Commands, SourcePrivate: s.File.MCPAPI.PrivateAddresses,
 		Catalog: m.catalog, Local: func(s mcp.Server) bool { return slices.Contains(queues, s.TaskQueue) },
 		Worker: fmt.Sprintf("%d@%s", os.Getpid(), host), Redact: cfg.Redact, Logger: m.log,
 	}

@@ -93,7 +93,7 @@ func TestLoad(t *testing.T) {
 	for _, tl := range s.Tools {
 		names = append(names, tl.Definition().Name)
 	}
-	require.ElementsMatch(t, s.Agents[0].Tools, names)
+	require.ElementsMatch(t, s.File.Agents[0].Tools, names)
 
 	env[EnvAllowedHosts] = "a.example, *.b.example"
 	s, err = load()

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
@@ -22,7 +21,6 @@ import (
 	"github.com/threadmill/threadmill/internal/guard"
 	"github.com/threadmill/threadmill/internal/sealed"
 	"github.com/threadmill/threadmill/llm"
-	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tool"
@@ -69,44 +67,24 @@ type SettingsConfig struct {
 	Logger *slog.Logger
 }
 
-// Settings are the agents, models, tools, hooks and other parts of a configuration. Fields apply as
-// of the start; sources follow the file.
+// Settings are what a configuration declares, and what is made of it. File applies as of the start; sources follow the file.
 type Settings struct {
-	Agents       []agent.Agent
-	AgentSource  agent.Source
+	// File is what the file has, or the environment without one. Its models, tools, keys and addresses are not those that apply.
+	File *config.Config
+
+	AgentSource    agent.Source
+	ApproverGroups approval.Groups
+	RuleSource     rule.Source
+	WebhookSource  webhook.Source
+
 	Models       map[string]llm.Provider
 	ModelRetries map[string]llm.Retry
 	ModelLimits  map[string]llm.Limits
-	Fallbacks    map[string]llm.Fallback
 	Tools        []tool.Tool
-
-	// MCP are the MCP servers, and MCPAPI says which ones may be declared through the API.
-	MCP    []config.MCPServer
-	MCPAPI config.MCPAPI
-
-	TitleModel string
-	Knowledge  threadmill.Knowledge
-	Retention  threadmill.Retention
-	Redact     *redact.Redactor
-
-	ApprovalRules  []approval.Rule
-	ApproverGroups approval.Groups
-
-	RuleSource    rule.Source
-	WebhookSource webhook.Source
 
 	// APIKeys are those of the environment.
 	APIKeys   []auth.Key
 	KeySource auth.KeySource
-
-	Hooks      []hook.Hook
-	StaleAfter time.Duration
-
-	// StepsAsActivities runs each step as an activity.
-	StepsAsActivities bool
-
-	// TemporalUI is the address of Temporal's Web UI.
-	TemporalUI string
 
 	// AllowedHosts are the names by which requests may call the listeners.
 	AllowedHosts []string
@@ -166,10 +144,7 @@ func Load(cfg SettingsConfig) (Settings, error) {
 	if err := s.addKeys(cfg.Getenv(EnvAPIKeys)); err != nil {
 		return s, err
 	}
-	s.Agents, s.Hooks, s.StaleAfter, s.StepsAsActivities, s.TemporalUI = c.Agents, c.Hooks, c.StaleAfter, c.StepsAsActivities, c.TemporalUI
-	s.TitleModel, s.ApprovalRules = c.TitleModel, c.ApprovalRules
-	s.MCP, s.MCPAPI, s.Knowledge, s.Redact = c.MCP, c.MCPAPI, knowledgeOf(c.Knowledge), c.Redact
-	s.Retention = threadmill.Retention(c.Retention)
+	s.File = c
 	if s.AllowedHosts, err = chosen("--allowed-hosts", cfg.AllowedHosts, EnvAllowedHosts, cfg.Getenv, c.AllowedHosts,
 		func(list []string) error { return guard.Hosts{Allowed: list}.Validate() }); err != nil {
 		return s, err
@@ -185,7 +160,6 @@ func Load(cfg SettingsConfig) (Settings, error) {
 		return s, err
 	}
 	s.Models, s.ModelRetries, s.ModelLimits = map[string]llm.Provider{}, map[string]llm.Retry{}, map[string]llm.Limits{}
-	s.Fallbacks = c.Fallbacks
 	for _, p := range c.Models {
 		if cfg.Declared.Models[p.Name] != nil {
 			continue // one of the environment: a file cannot declare it
