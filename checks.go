@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/threadmill/threadmill/agent"
-	"github.com/threadmill/threadmill/internal/doctor"
+	"github.com/threadmill/threadmill/internal/ops/doctor"
 )
 
 // check checks the parts of the installation that this process reaches.

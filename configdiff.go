@@ -8,8 +8,8 @@ import (
 
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/agent"
-	"github.com/threadmill/threadmill/internal/configdiff"
-	"github.com/threadmill/threadmill/internal/registry"
+	"github.com/threadmill/threadmill/internal/names/registry"
+	"github.com/threadmill/threadmill/internal/ops/configdiff"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/tool"

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/doctor"
 	"github.com/threadmill/threadmill/internal/erasures"
+	"github.com/threadmill/threadmill/internal/ops/doctor"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )

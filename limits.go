@@ -17,7 +17,7 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/internal/job"
-	"github.com/threadmill/threadmill/internal/modellimit"
+	"github.com/threadmill/threadmill/internal/ops/modellimit"
 	"github.com/threadmill/threadmill/llm"
 )
 

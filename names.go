@@ -10,8 +10,8 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/hook"
-	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/names"
+	"github.com/threadmill/threadmill/internal/names/builtin"
 	"github.com/threadmill/threadmill/tool"
 )
 

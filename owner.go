@@ -9,7 +9,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
-	"github.com/threadmill/threadmill/internal/queueowner"
+	"github.com/threadmill/threadmill/internal/ops/queueowner"
 	"github.com/threadmill/threadmill/store"
 )
 

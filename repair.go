@@ -3,9 +3,9 @@ package threadmill
 import (
 	"context"
 
-	"github.com/threadmill/threadmill/internal/histories"
-	"github.com/threadmill/threadmill/internal/reconcile"
-	"github.com/threadmill/threadmill/internal/repair"
+	"github.com/threadmill/threadmill/internal/ops/histories"
+	"github.com/threadmill/threadmill/internal/ops/reconcile"
+	"github.com/threadmill/threadmill/internal/ops/repair"
 	"github.com/threadmill/threadmill/workflows"
 )
 

@@ -20,7 +20,7 @@ import (
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/internal/observe"
-	"github.com/threadmill/threadmill/internal/queueowner"
+	"github.com/threadmill/threadmill/internal/ops/queueowner"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/redact/redactlog"

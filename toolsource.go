@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/mcp/toolserver"
 	"github.com/threadmill/threadmill/internal/names"
-	"github.com/threadmill/threadmill/internal/toolserver"
 )
 
 // serverTools returns patterns for the tools of the source's servers. A source that does not say which

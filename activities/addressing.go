@@ -3,7 +3,7 @@ package activities
 import (
 	"context"
 
-	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/names/addressing"
 	"github.com/threadmill/threadmill/llm"
 )
 

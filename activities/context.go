@@ -6,10 +6,10 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/addressing"
-	"github.com/threadmill/threadmill/internal/modelcontext"
+	"github.com/threadmill/threadmill/internal/names/addressing"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/transcript"
+	"github.com/threadmill/threadmill/internal/transcript/modelcontext"
 	"github.com/threadmill/threadmill/llm"
 )
 

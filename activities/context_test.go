@@ -11,7 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/names/addressing"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/llm"

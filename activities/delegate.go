@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/excerpt"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/step"
+	"github.com/threadmill/threadmill/internal/text/excerpt"
 	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"

@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/builtin"
+	"github.com/threadmill/threadmill/internal/names/builtin"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/llm"

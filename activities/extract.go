@@ -9,8 +9,8 @@ import (
 	"go.temporal.io/sdk/temporal"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/entities"
 	"github.com/threadmill/threadmill/internal/job"
+	"github.com/threadmill/threadmill/internal/library/entities"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/names/addressing"
 	"github.com/threadmill/threadmill/internal/step"
 )
 

@@ -3,8 +3,8 @@ package activities
 import (
 	"strings"
 
-	"github.com/threadmill/threadmill/internal/entities"
 	"github.com/threadmill/threadmill/internal/library"
+	"github.com/threadmill/threadmill/internal/library/entities"
 )
 
 func (cfg Config) newEntities(l *library.Library) *entities.Entities {

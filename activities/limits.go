@@ -8,7 +8,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/modellimit"
+	"github.com/threadmill/threadmill/internal/ops/modellimit"
 	"github.com/threadmill/threadmill/internal/step"
 )
 

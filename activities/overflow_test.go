@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/modelcontext"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/transcript/modelcontext"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 )

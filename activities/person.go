@@ -16,9 +16,9 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/erasures"
-	"github.com/threadmill/threadmill/internal/forget"
+	"github.com/threadmill/threadmill/internal/erasures/forget"
 	"github.com/threadmill/threadmill/internal/job"
-	"github.com/threadmill/threadmill/internal/scheduleversions"
+	"github.com/threadmill/threadmill/internal/ops/scheduleversions"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/signals"

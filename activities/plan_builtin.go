@@ -10,7 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/builtin"
+	"github.com/threadmill/threadmill/internal/names/builtin"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/strictjson"
 	"github.com/threadmill/threadmill/signals"

@@ -11,9 +11,9 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/builtin"
-	"github.com/threadmill/threadmill/internal/excerpt"
+	"github.com/threadmill/threadmill/internal/names/builtin"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/text/excerpt"
 	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"

@@ -10,7 +10,7 @@ import (
 	"github.com/threadmill/threadmill/activities"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/names"
-	agents "github.com/threadmill/threadmill/internal/registry"
+	agents "github.com/threadmill/threadmill/internal/names/registry"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"

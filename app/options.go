@@ -15,8 +15,8 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/httpapi"
+	"github.com/threadmill/threadmill/internal/ops/queueowner"
 	"github.com/threadmill/threadmill/internal/program"
-	"github.com/threadmill/threadmill/internal/queueowner"
 	"github.com/threadmill/threadmill/signals"
 )
 

@@ -17,8 +17,8 @@ import (
 	"go.temporal.io/sdk/worker"
 
 	"github.com/threadmill/threadmill"
-	"github.com/threadmill/threadmill/internal/deployment"
-	"github.com/threadmill/threadmill/internal/gate"
+	"github.com/threadmill/threadmill/internal/ops/deployment"
+	"github.com/threadmill/threadmill/internal/ops/gate"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/telemetry"

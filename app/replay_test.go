@@ -29,7 +29,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/threadmill/threadmill"
-	"github.com/threadmill/threadmill/internal/gate"
+	"github.com/threadmill/threadmill/internal/ops/gate"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/signals"
 )

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/threadmill/threadmill/internal/knowledge"
 	"github.com/threadmill/threadmill/internal/library"
+	"github.com/threadmill/threadmill/internal/library/knowledge"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/google"

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/searchattr"
+	"github.com/threadmill/threadmill/internal/ops/searchattr"
 	"github.com/threadmill/threadmill/threadmilltest/embedded"
 )
 

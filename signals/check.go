@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/traceparent"
+	"github.com/threadmill/threadmill/internal/observe/traceparent"
 )
 
 // Bounds of a [Post].

@@ -5,7 +5,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
-	"github.com/threadmill/threadmill/internal/tracing"
+	"github.com/threadmill/threadmill/internal/observe/tracing"
 )
 
 // IDs generates the ids of spans. It implements the IDGenerator of OpenTelemetry's SDK: ids are random, except

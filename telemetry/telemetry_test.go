@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/interceptor"
 
-	"github.com/threadmill/threadmill/internal/tracing"
+	"github.com/threadmill/threadmill/internal/observe/tracing"
 )
 
 // TestOff: the zero configuration changes nothing.

@@ -12,7 +12,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/internal/job"
-	"github.com/threadmill/threadmill/internal/tracing"
+	"github.com/threadmill/threadmill/internal/observe/tracing"
 	"github.com/threadmill/threadmill/signals"
 )
 

@@ -16,7 +16,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/repair"
+	"github.com/threadmill/threadmill/internal/ops/repair"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/signals"

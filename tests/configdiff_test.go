@@ -11,7 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/httpapi"
-	"github.com/threadmill/threadmill/internal/configdiff"
+	"github.com/threadmill/threadmill/internal/ops/configdiff"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/harness"

@@ -12,32 +12,32 @@ import (
 // layers are the layers of the root module, from the bottom up: a package imports packages of its
 // own line and of those above it.
 var layers = [][]string{
-	{"internal/strictjson", "internal/excerpt", "internal/filelock", "internal/guard", "internal/publicnet", "internal/httpserver", "internal/near", "internal/outage", "internal/buildinfo", "redact"},
+	{"internal/strictjson", "internal/text/excerpt", "internal/ops/filelock", "internal/guard", "internal/guard/publicnet", "internal/program/httpserver", "internal/names/near", "internal/observe/outage", "internal/buildinfo", "redact"},
 	{"event", "document"},
-	{"internal/term", "internal/strictyaml", "internal/recordid", "internal/process", "internal/traceparent"},
+	{"internal/text/term", "internal/config/strictyaml", "internal/recordid", "internal/process", "internal/observe/traceparent"},
 	{"approval"},
 	{"agent", "tool", "hook", "rule", "llm"},
 	{"store"},
 	{"stream"},
 	{"auth"},
 	{"signals"},
-	{"internal/job", "internal/searchattr", "internal/redaction", "internal/forget", "internal/tracing", "telemetry"},
+	{"internal/job", "internal/ops/searchattr", "internal/redaction", "internal/erasures/forget", "internal/observe/tracing", "telemetry"},
 	{"webhook"},
-	{"internal/step", "internal/addressing"},
-	{"internal/thread", "internal/transcript", "internal/modelcontext", "internal/knowledge", "internal/builtin", "internal/names", "internal/registry", "internal/sealed", "internal/toolserver", "internal/modellimit"},
-	{"internal/document", "internal/fetch", "internal/tokens"},
-	{"internal/library", "internal/entities"},
-	{"internal/deployment", "internal/gate"},
-	{"internal/queueowner"},
-	{"internal/doctor", "internal/recovery", "internal/repair", "internal/retention"},
-	{"signals/threadclient", "internal/erasures", "internal/export", "internal/scheduleversions"},
-	{"internal/histories"},
-	{"internal/configdiff"},
+	{"internal/step", "internal/names/addressing"},
+	{"internal/thread", "internal/transcript", "internal/transcript/modelcontext", "internal/library/knowledge", "internal/names/builtin", "internal/names", "internal/names/registry", "internal/mcp/sealed", "internal/mcp/toolserver", "internal/ops/modellimit"},
+	{"internal/library/document", "internal/library/fetch", "internal/library/tokens"},
+	{"internal/library", "internal/library/entities"},
+	{"internal/ops/deployment", "internal/ops/gate"},
+	{"internal/ops/queueowner"},
+	{"internal/ops/doctor", "internal/ops/recovery", "internal/ops/repair", "internal/ops/retention"},
+	{"signals/threadclient", "internal/erasures", "internal/erasures/export", "internal/ops/scheduleversions"},
+	{"internal/ops/histories"},
+	{"internal/ops/configdiff"},
 	{"activities"},
 	{"workflows"},
-	{"internal/observe", "internal/reconcile"},
-	{"internal/config", "internal/feed", "internal/markdown", "internal/page", "internal/presence", "internal/api", "clients"},
-	{"internal/projection", "internal/chat", "internal/mcpserver", "internal/mcplogin"},
+	{"internal/observe", "internal/ops/reconcile"},
+	{"internal/config", "internal/feed", "internal/text/markdown", "internal/page", "internal/server/presence", "internal/api", "clients"},
+	{"internal/feed/projection", "internal/chat", "internal/mcp/mcpserver", "internal/mcp/mcplogin"},
 	{"world"},
 	{"internal/backend"},
 	{"internal/server"},
@@ -87,8 +87,8 @@ var boundaries = []boundary{
 	},
 	{
 		name:  "S4-109 decisions are plain Go, without Temporal, I/O or chance",
-		rooms: []string{"internal/thread", "internal/step", "internal/addressing", "internal/knowledge"},
-		only:  []string{"event", "hook", "signals", "internal/recordid", "internal/strictjson", "internal/traceparent", "internal/job", "internal/step", "internal/addressing", "internal/thread", "internal/modelcontext", "internal/knowledge", "document", "rule", "github.com/oklog/ulid/v2", "github.com/google/uuid"},
+		rooms: []string{"internal/thread", "internal/step", "internal/names/addressing", "internal/library/knowledge"},
+		only:  []string{"event", "hook", "signals", "internal/recordid", "internal/strictjson", "internal/observe/traceparent", "internal/job", "internal/step", "internal/names/addressing", "internal/thread", "internal/transcript/modelcontext", "internal/library/knowledge", "document", "rule", "github.com/oklog/ulid/v2", "github.com/google/uuid"},
 		plain: true,
 	},
 	{
@@ -104,12 +104,12 @@ var boundaries = []boundary{
 	},
 	{
 		name:  "activities and the API know ports, not drivers",
-		rooms: []string{"activities", "auth", "internal/server", "internal/feed", "internal/chat", "internal/projection", "world"},
+		rooms: []string{"activities", "auth", "internal/server", "internal/feed", "internal/chat", "internal/feed/projection", "world"},
 		never: []string{"store/...", "stream/...", "llm/...", "tool/..."},
 	},
 	{
 		name:  "views and the API read records, not a thread's state",
-		rooms: []string{"internal/feed", "internal/chat", "internal/projection", "internal/server", "world"},
+		rooms: []string{"internal/feed", "internal/chat", "internal/feed/projection", "internal/server", "world"},
 		never: []string{"internal/thread", "internal/step", "workflows", "activities"},
 	},
 	{
@@ -120,7 +120,7 @@ var boundaries = []boundary{
 	{
 		name:  "importers of the library compile no HTTP API, no page, no MCP and no parsers of documents",
 		rooms: []string{"."},
-		never: []string{"internal/server", "internal/page", "internal/markdown", "internal/mcpserver", "internal/document", "github.com/modelcontextprotocol"},
+		never: []string{"internal/server", "internal/page", "internal/text/markdown", "internal/mcp/mcpserver", "internal/library/document", "github.com/modelcontextprotocol"},
 	},
 	{
 		name: "whoever imports the library gets no Temporal server and no tests of ours",
@@ -143,7 +143,7 @@ func TestLayers(t *testing.T) {
 	}
 	t.Run("the SDKs of clouds reach only those who ask for a cloud", func(t *testing.T) {
 		for sdk, importers := range map[string]string{
-			"github.com/aws": "llm/anthropic/bedrock", "github.com/anthropics/anthropic-sdk-go/bedrock": "llm/anthropic/bedrock", "golang.org/x/oauth2": "internal/mcplogin llm/anthropic/vertex",
+			"github.com/aws": "llm/anthropic/bedrock", "github.com/anthropics/anthropic-sdk-go/bedrock": "llm/anthropic/bedrock", "golang.org/x/oauth2": "internal/mcp/mcplogin llm/anthropic/vertex",
 			"llm/anthropic/bedrock": "internal/program", "llm/anthropic/vertex": "internal/program",
 		} {
 			require.Equal(t, strings.Fields(importers), g.importers(sdk), sdk)

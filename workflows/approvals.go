@@ -6,7 +6,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/threadmill/threadmill/internal/searchattr"
+	"github.com/threadmill/threadmill/internal/ops/searchattr"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"

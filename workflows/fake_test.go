@@ -21,9 +21,9 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
-	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/names/addressing"
+	"github.com/threadmill/threadmill/internal/ops/searchattr"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"

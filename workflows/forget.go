@@ -6,7 +6,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/threadmill/threadmill/internal/forget"
+	"github.com/threadmill/threadmill/internal/erasures/forget"
 	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"

@@ -6,7 +6,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill/internal/job"
-	"github.com/threadmill/threadmill/internal/modellimit"
+	"github.com/threadmill/threadmill/internal/ops/modellimit"
 )
 
 // modelLimit owns the limits of a model provider: it alone sets the rate of the provider's task

@@ -11,10 +11,10 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
-	"github.com/threadmill/threadmill/internal/forget"
+	"github.com/threadmill/threadmill/internal/erasures/forget"
 	"github.com/threadmill/threadmill/internal/job"
+	"github.com/threadmill/threadmill/internal/ops/searchattr"
 	"github.com/threadmill/threadmill/internal/recordid"
-	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/redact"

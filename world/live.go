@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/projection/worldview"
+	"github.com/threadmill/threadmill/internal/feed/projection/worldview"
 	"github.com/threadmill/threadmill/signals"
 )
 

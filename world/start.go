@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/internal/feed"
-	"github.com/threadmill/threadmill/internal/projection"
+	"github.com/threadmill/threadmill/internal/feed/projection"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/stream"
 )

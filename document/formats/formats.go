@@ -11,8 +11,8 @@ import (
 	"context"
 
 	"github.com/threadmill/threadmill/document"
-	read "github.com/threadmill/threadmill/internal/document"
-	"github.com/threadmill/threadmill/internal/tokens"
+	read "github.com/threadmill/threadmill/internal/library/document"
+	"github.com/threadmill/threadmill/internal/library/tokens"
 )
 
 // Reader returns the reader of documents. It reads files of up to 32 MiB, HTML and Markdown of up to 2 MiB, PDFs of up to 2,000 pages,

@@ -6,10 +6,10 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/configdiff"
-	"github.com/threadmill/threadmill/internal/doctor"
-	"github.com/threadmill/threadmill/internal/repair"
-	"github.com/threadmill/threadmill/internal/retention"
+	"github.com/threadmill/threadmill/internal/ops/configdiff"
+	"github.com/threadmill/threadmill/internal/ops/doctor"
+	"github.com/threadmill/threadmill/internal/ops/repair"
+	"github.com/threadmill/threadmill/internal/ops/retention"
 	"github.com/threadmill/threadmill/signals/threadclient"
 )
 

@@ -14,7 +14,7 @@ import (
 
 	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/internal/cli/render"
-	"github.com/threadmill/threadmill/internal/strictyaml"
+	"github.com/threadmill/threadmill/internal/config/strictyaml"
 )
 
 // maxAgentFile bounds the size of an agent's file, in bytes. The API checks the definition.

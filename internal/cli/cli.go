@@ -17,7 +17,7 @@ import (
 
 	"github.com/threadmill/threadmill/internal/buildinfo"
 	"github.com/threadmill/threadmill/internal/cli/render"
-	"github.com/threadmill/threadmill/internal/term"
+	"github.com/threadmill/threadmill/internal/text/term"
 )
 
 // Exit codes of [Run].

@@ -13,7 +13,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill/internal/cli/render"
-	"github.com/threadmill/threadmill/internal/deployment"
+	"github.com/threadmill/threadmill/internal/ops/deployment"
 )
 
 // deploymentCommands look at the builds of the workers.

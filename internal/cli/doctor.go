@@ -12,7 +12,7 @@ import (
 	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/internal/buildinfo"
 	"github.com/threadmill/threadmill/internal/cli/render"
-	"github.com/threadmill/threadmill/internal/doctor"
+	"github.com/threadmill/threadmill/internal/ops/doctor"
 )
 
 // doctorCommands check the installation.

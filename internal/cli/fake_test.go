@@ -22,8 +22,8 @@ import (
 	"go.temporal.io/api/serviceerror"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/term"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/text/term"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"

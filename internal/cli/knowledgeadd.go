@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/threadmill/threadmill/internal/api"
-	"github.com/threadmill/threadmill/internal/document/format"
+	"github.com/threadmill/threadmill/internal/library/document/format"
 	"github.com/threadmill/threadmill/store"
 )
 

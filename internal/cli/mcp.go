@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/internal/buildinfo"
-	"github.com/threadmill/threadmill/internal/mcpserver"
+	"github.com/threadmill/threadmill/internal/mcp/mcpserver"
 )
 
 // mcpCommands serve other programs.

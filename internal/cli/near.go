@@ -6,8 +6,8 @@ import (
 	"strings"
 
 	"github.com/threadmill/threadmill/internal/api"
-	"github.com/threadmill/threadmill/internal/near"
-	"github.com/threadmill/threadmill/internal/term"
+	"github.com/threadmill/threadmill/internal/names/near"
+	"github.com/threadmill/threadmill/internal/text/term"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 )

@@ -12,8 +12,8 @@ import (
 
 	"github.com/threadmill/threadmill/internal/backend"
 	"github.com/threadmill/threadmill/internal/library"
+	"github.com/threadmill/threadmill/internal/mcp/toolserver"
 	"github.com/threadmill/threadmill/internal/server"
-	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/stream/memory"
 	"github.com/threadmill/threadmill/tool"

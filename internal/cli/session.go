@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/internal/api"
 	"github.com/threadmill/threadmill/internal/cli/console"
 	"github.com/threadmill/threadmill/internal/cli/render"
-	"github.com/threadmill/threadmill/internal/term"
+	"github.com/threadmill/threadmill/internal/text/term"
 	"github.com/threadmill/threadmill/signals"
 )
 

@@ -20,7 +20,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/names"
-	"github.com/threadmill/threadmill/internal/near"
+	"github.com/threadmill/threadmill/internal/names/near"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/tool"
 	"github.com/threadmill/threadmill/webhook"

@@ -14,7 +14,7 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/token"
 
-	"github.com/threadmill/threadmill/internal/near"
+	"github.com/threadmill/threadmill/internal/names/near"
 	"github.com/threadmill/threadmill/signals"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/goccy/go-yaml/token"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/strictyaml"
+	"github.com/threadmill/threadmill/internal/config/strictyaml"
 )
 
 // document is a file while it is decoded. It collects all errors.

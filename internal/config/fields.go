@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
 	"github.com/threadmill/threadmill/internal/guard"
-	"github.com/threadmill/threadmill/internal/near"
+	"github.com/threadmill/threadmill/internal/names/near"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"

@@ -11,7 +11,7 @@ import (
 
 	"github.com/goccy/go-yaml/ast"
 
-	"github.com/threadmill/threadmill/internal/near"
+	"github.com/threadmill/threadmill/internal/names/near"
 	"github.com/threadmill/threadmill/llm"
 )
 

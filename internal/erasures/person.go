@@ -11,7 +11,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/forget"
+	"github.com/threadmill/threadmill/internal/erasures/forget"
 	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"

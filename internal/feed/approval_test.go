@@ -11,7 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
-	"github.com/threadmill/threadmill/internal/feedtest"
+	"github.com/threadmill/threadmill/internal/testenv/feedtest"
 )
 
 // TestApprovalEvents covers every record of a call up to its run.

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/internal/feed"
-	"github.com/threadmill/threadmill/internal/feedtest"
 	"github.com/threadmill/threadmill/internal/testenv"
+	"github.com/threadmill/threadmill/internal/testenv/feedtest"
 	"github.com/threadmill/threadmill/stream"
 	"github.com/threadmill/threadmill/stream/memory"
 )

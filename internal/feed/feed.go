@@ -11,7 +11,7 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/outage"
+	"github.com/threadmill/threadmill/internal/observe/outage"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 )

@@ -8,7 +8,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
-	"github.com/threadmill/threadmill/internal/feedtest"
+	"github.com/threadmill/threadmill/internal/testenv/feedtest"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 )

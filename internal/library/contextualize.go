@@ -10,7 +10,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/job"
-	"github.com/threadmill/threadmill/internal/knowledge"
+	"github.com/threadmill/threadmill/internal/library/knowledge"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 )

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/document/formats"
-	"github.com/threadmill/threadmill/internal/knowledge"
 	"github.com/threadmill/threadmill/internal/library"
+	"github.com/threadmill/threadmill/internal/library/knowledge"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/store/sqlite"

@@ -14,9 +14,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/threadmill/threadmill/document"
-	"github.com/threadmill/threadmill/internal/fetch"
 	"github.com/threadmill/threadmill/internal/job"
-	"github.com/threadmill/threadmill/internal/knowledge"
+	"github.com/threadmill/threadmill/internal/library/fetch"
+	"github.com/threadmill/threadmill/internal/library/knowledge"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/store"

@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/knowledge"
+	"github.com/threadmill/threadmill/internal/library/knowledge"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/store"
 )

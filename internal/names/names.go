@@ -12,8 +12,8 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
-	"github.com/threadmill/threadmill/internal/builtin"
-	"github.com/threadmill/threadmill/internal/near"
+	"github.com/threadmill/threadmill/internal/names/builtin"
+	"github.com/threadmill/threadmill/internal/names/near"
 	"github.com/threadmill/threadmill/rule"
 )
 

@@ -11,7 +11,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 	"go.temporal.io/sdk/workflow"
 
-	"github.com/threadmill/threadmill/internal/tracing"
+	"github.com/threadmill/threadmill/internal/observe/tracing"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/workflows"
 )

@@ -13,8 +13,8 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/internal/config"
-	"github.com/threadmill/threadmill/internal/mcplogin"
-	"github.com/threadmill/threadmill/internal/toolserver"
+	"github.com/threadmill/threadmill/internal/mcp/mcplogin"
+	"github.com/threadmill/threadmill/internal/mcp/toolserver"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"

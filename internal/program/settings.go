@@ -19,7 +19,7 @@ import (
 	"github.com/threadmill/threadmill/httpapi"
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/internal/guard"
-	"github.com/threadmill/threadmill/internal/sealed"
+	"github.com/threadmill/threadmill/internal/mcp/sealed"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"

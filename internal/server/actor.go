@@ -11,7 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/registry"
+	"github.com/threadmill/threadmill/internal/names/registry"
 	"github.com/threadmill/threadmill/signals"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/registry"
+	"github.com/threadmill/threadmill/internal/names/registry"
 	"github.com/threadmill/threadmill/store"
 )
 

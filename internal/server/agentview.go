@@ -11,7 +11,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/internal/names"
-	"github.com/threadmill/threadmill/internal/registry"
+	"github.com/threadmill/threadmill/internal/names/registry"
 	"github.com/threadmill/threadmill/store"
 )
 

@@ -20,8 +20,8 @@ import (
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/configdiff"
 	"github.com/threadmill/threadmill/internal/guard"
+	"github.com/threadmill/threadmill/internal/ops/configdiff"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"

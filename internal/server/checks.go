@@ -9,7 +9,7 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/buildinfo"
-	"github.com/threadmill/threadmill/internal/doctor"
+	"github.com/threadmill/threadmill/internal/ops/doctor"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 )

@@ -7,7 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/auth"
-	"github.com/threadmill/threadmill/internal/configdiff"
+	"github.com/threadmill/threadmill/internal/ops/configdiff"
 	"github.com/threadmill/threadmill/webhook"
 )
 

@@ -9,8 +9,8 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/export"
-	"github.com/threadmill/threadmill/internal/forget"
+	"github.com/threadmill/threadmill/internal/erasures/export"
+	"github.com/threadmill/threadmill/internal/erasures/forget"
 )
 
 const typeJSONLines = "application/jsonl"

@@ -19,7 +19,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
-	"github.com/threadmill/threadmill/internal/projection"
+	"github.com/threadmill/threadmill/internal/feed/projection"
 	"github.com/threadmill/threadmill/store"
 )
 

@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/auth"
-	"github.com/threadmill/threadmill/internal/outage"
+	"github.com/threadmill/threadmill/internal/observe/outage"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/stream"
 )

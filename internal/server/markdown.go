@@ -7,7 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/auth"
-	"github.com/threadmill/threadmill/internal/markdown"
+	"github.com/threadmill/threadmill/internal/text/markdown"
 )
 
 type markdownInput struct {

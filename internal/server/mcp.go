@@ -13,7 +13,7 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/internal/api"
-	"github.com/threadmill/threadmill/internal/mcpserver"
+	"github.com/threadmill/threadmill/internal/mcp/mcpserver"
 )
 
 const (

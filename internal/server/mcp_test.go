@@ -11,9 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/internal/mcp/toolserver"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
-	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/tool"
 )
 

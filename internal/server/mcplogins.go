@@ -13,7 +13,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/api"
-	"github.com/threadmill/threadmill/internal/toolserver"
+	"github.com/threadmill/threadmill/internal/mcp/toolserver"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/tool"

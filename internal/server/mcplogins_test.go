@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/mcp/toolserver"
 	"github.com/threadmill/threadmill/internal/server"
-	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"

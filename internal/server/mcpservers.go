@@ -16,7 +16,7 @@ import (
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/api"
-	"github.com/threadmill/threadmill/internal/toolserver"
+	"github.com/threadmill/threadmill/internal/mcp/toolserver"
 	"github.com/threadmill/threadmill/store"
 	"github.com/threadmill/threadmill/tool"
 )

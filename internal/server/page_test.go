@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/modelcontext"
 	"github.com/threadmill/threadmill/internal/page"
 	"github.com/threadmill/threadmill/internal/server"
+	"github.com/threadmill/threadmill/internal/transcript/modelcontext"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/store"

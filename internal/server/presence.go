@@ -9,7 +9,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/auth"
-	"github.com/threadmill/threadmill/internal/presence"
+	"github.com/threadmill/threadmill/internal/server/presence"
 	"github.com/threadmill/threadmill/stream"
 )
 

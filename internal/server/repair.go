@@ -7,7 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/threadmill/threadmill/auth"
-	"github.com/threadmill/threadmill/internal/repair"
+	"github.com/threadmill/threadmill/internal/ops/repair"
 )
 
 // repairHandlers serve the comparison of the store with Temporal.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/scheduleversions"
+	"github.com/threadmill/threadmill/internal/ops/scheduleversions"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/scheduleversions"
+	"github.com/threadmill/threadmill/internal/ops/scheduleversions"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"
 )

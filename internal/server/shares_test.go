@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/configdiff"
+	"github.com/threadmill/threadmill/internal/ops/configdiff"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/outage"
+	"github.com/threadmill/threadmill/internal/observe/outage"
 	"github.com/threadmill/threadmill/store"
 )
 

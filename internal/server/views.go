@@ -6,10 +6,10 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
-	"github.com/threadmill/threadmill/internal/projection"
-	"github.com/threadmill/threadmill/internal/projection/baseview"
-	"github.com/threadmill/threadmill/internal/projection/envview"
-	"github.com/threadmill/threadmill/internal/projection/worldview"
+	"github.com/threadmill/threadmill/internal/feed/projection"
+	"github.com/threadmill/threadmill/internal/feed/projection/baseview"
+	"github.com/threadmill/threadmill/internal/feed/projection/envview"
+	"github.com/threadmill/threadmill/internal/feed/projection/worldview"
 	"github.com/threadmill/threadmill/store"
 )
 

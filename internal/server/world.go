@@ -11,7 +11,7 @@ import (
 
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/projection/worldview"
+	"github.com/threadmill/threadmill/internal/feed/projection/worldview"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/world"
 )

@@ -12,7 +12,7 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
-	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/names/addressing"
 	"github.com/threadmill/threadmill/internal/step"
 	"github.com/threadmill/threadmill/rule"
 	"github.com/threadmill/threadmill/signals"

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/addressing"
+	"github.com/threadmill/threadmill/internal/names/addressing"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )

@@ -8,8 +8,8 @@ import (
 	"slices"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/builtin"
-	"github.com/threadmill/threadmill/internal/excerpt"
+	"github.com/threadmill/threadmill/internal/names/builtin"
+	"github.com/threadmill/threadmill/internal/text/excerpt"
 )
 
 // ErrTooLarge means that more would have to be read than the caller allows.

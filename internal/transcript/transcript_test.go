@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/builtin"
+	"github.com/threadmill/threadmill/internal/names/builtin"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/internal/transcript"
 	"github.com/threadmill/threadmill/store"

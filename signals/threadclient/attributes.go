@@ -10,7 +10,7 @@ import (
 	"go.temporal.io/api/operatorservice/v1"
 	"go.temporal.io/sdk/client"
 
-	"github.com/threadmill/threadmill/internal/searchattr"
+	"github.com/threadmill/threadmill/internal/ops/searchattr"
 	"github.com/threadmill/threadmill/signals"
 )
 

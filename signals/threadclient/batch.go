@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/tracing"
+	"github.com/threadmill/threadmill/internal/observe/tracing"
 	"github.com/threadmill/threadmill/signals"
 )
 

@@ -11,8 +11,8 @@ import (
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
+	"github.com/threadmill/threadmill/internal/observe/tracing"
 	"github.com/threadmill/threadmill/internal/redaction"
-	"github.com/threadmill/threadmill/internal/tracing"
 	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/signals"
 )

@@ -13,8 +13,8 @@ import (
 
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/job"
+	"github.com/threadmill/threadmill/internal/ops/searchattr"
 	"github.com/threadmill/threadmill/internal/redaction"
-	"github.com/threadmill/threadmill/internal/searchattr"
 	"github.com/threadmill/threadmill/redact"
 	"github.com/threadmill/threadmill/signals"
 )

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/auth"
-	"github.com/threadmill/threadmill/internal/oauthtest"
+	"github.com/threadmill/threadmill/internal/mcp/oauthtest"
 	"github.com/threadmill/threadmill/tests/internal/browser"
 )
 

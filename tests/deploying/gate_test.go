@@ -13,7 +13,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/threadmill/threadmill"
-	"github.com/threadmill/threadmill/internal/gate"
+	"github.com/threadmill/threadmill/internal/ops/gate"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"

@@ -14,7 +14,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/app"
-	"github.com/threadmill/threadmill/internal/gate"
+	"github.com/threadmill/threadmill/internal/ops/gate"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"

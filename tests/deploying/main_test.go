@@ -20,7 +20,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/deployment"
+	"github.com/threadmill/threadmill/internal/ops/deployment"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"

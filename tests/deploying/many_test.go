@@ -19,7 +19,7 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/deployment"
+	"github.com/threadmill/threadmill/internal/ops/deployment"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tests/internal/check"

@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/threadmill/threadmill/internal/deployment"
+	"github.com/threadmill/threadmill/internal/ops/deployment"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	"github.com/threadmill/threadmill/tests/internal/harness"

@@ -12,8 +12,8 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"github.com/threadmill/threadmill"
-	"github.com/threadmill/threadmill/internal/deployment"
-	"github.com/threadmill/threadmill/internal/doctor"
+	"github.com/threadmill/threadmill/internal/ops/deployment"
+	"github.com/threadmill/threadmill/internal/ops/doctor"
 	"github.com/threadmill/threadmill/internal/server"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/check"

@@ -21,9 +21,9 @@ import (
 	"go.temporal.io/sdk/client"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/export"
+	"github.com/threadmill/threadmill/internal/erasures/export"
 	"github.com/threadmill/threadmill/internal/job"
-	"github.com/threadmill/threadmill/internal/retention"
+	"github.com/threadmill/threadmill/internal/ops/retention"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"

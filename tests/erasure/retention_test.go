@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill"
-	"github.com/threadmill/threadmill/internal/retention"
+	"github.com/threadmill/threadmill/internal/ops/retention"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/store"

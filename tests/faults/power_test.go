@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/repair"
+	"github.com/threadmill/threadmill/internal/ops/repair"
 	"github.com/threadmill/threadmill/tests/internal/check"
 	proc "github.com/threadmill/threadmill/tests/internal/process"
 )

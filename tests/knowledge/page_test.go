@@ -17,7 +17,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/httpapi"
-	"github.com/threadmill/threadmill/internal/entities"
+	"github.com/threadmill/threadmill/internal/library/entities"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"

@@ -15,11 +15,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/threadmill/threadmill/internal/mcplogin"
-	"github.com/threadmill/threadmill/internal/oauthtest"
-	"github.com/threadmill/threadmill/internal/sealed"
+	"github.com/threadmill/threadmill/internal/mcp/mcplogin"
+	"github.com/threadmill/threadmill/internal/mcp/oauthtest"
+	"github.com/threadmill/threadmill/internal/mcp/sealed"
+	"github.com/threadmill/threadmill/internal/mcp/toolserver"
 	"github.com/threadmill/threadmill/internal/testenv"
-	"github.com/threadmill/threadmill/internal/toolserver"
 	"github.com/threadmill/threadmill/store/sqlite"
 	"github.com/threadmill/threadmill/tests/internal/harness"
 	"github.com/threadmill/threadmill/tool/mcp"

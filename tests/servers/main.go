@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/threadmill/threadmill/internal/searchattr"
+	"github.com/threadmill/threadmill/internal/ops/searchattr"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/tests/internal/process"
 )

@@ -23,7 +23,7 @@ import (
 	"go.temporal.io/server/common/resolver"
 	"go.temporal.io/server/schema/sqlite"
 
-	"github.com/threadmill/threadmill/internal/filelock"
+	"github.com/threadmill/threadmill/internal/ops/filelock"
 )
 
 const (

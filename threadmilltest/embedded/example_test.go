@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/httpapi"
-	"github.com/threadmill/threadmill/internal/searchattr"
+	"github.com/threadmill/threadmill/internal/ops/searchattr"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/demo"
 	"github.com/threadmill/threadmill/signals"

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/excerpt"
+	"github.com/threadmill/threadmill/internal/text/excerpt"
 	"github.com/threadmill/threadmill/tool"
 )
 

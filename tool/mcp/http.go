@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/publicnet"
+	"github.com/threadmill/threadmill/internal/guard/publicnet"
 )
 
 const (

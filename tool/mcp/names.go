@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/threadmill/threadmill/internal/excerpt"
+	"github.com/threadmill/threadmill/internal/text/excerpt"
 )
 
 const (

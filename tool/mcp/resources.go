@@ -9,8 +9,8 @@ import (
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
-	"github.com/threadmill/threadmill/internal/excerpt"
 	"github.com/threadmill/threadmill/internal/strictjson"
+	"github.com/threadmill/threadmill/internal/text/excerpt"
 	"github.com/threadmill/threadmill/tool"
 )
 

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/threadmill/threadmill/internal/excerpt"
-	"github.com/threadmill/threadmill/internal/term"
+	"github.com/threadmill/threadmill/internal/text/excerpt"
+	"github.com/threadmill/threadmill/internal/text/term"
 )
 
 // Bounds of texts of servers, in bytes.

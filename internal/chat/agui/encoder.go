@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/builtin"
 	"github.com/threadmill/threadmill/internal/chat"
+	"github.com/threadmill/threadmill/internal/names/builtin"
 	"github.com/threadmill/threadmill/internal/recordid"
 )
 

@@ -3,7 +3,7 @@ package console
 import (
 	"strings"
 
-	"github.com/threadmill/threadmill/internal/term"
+	"github.com/threadmill/threadmill/internal/text/term"
 )
 
 // flow divides output into lines that are complete and the part that is still being written.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 
-	"github.com/threadmill/threadmill/internal/term"
+	"github.com/threadmill/threadmill/internal/text/term"
 )
 
 // written are the complete lines, a line of dashes, and the rest.

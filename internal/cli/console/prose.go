@@ -6,8 +6,8 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 
-	"github.com/threadmill/threadmill/internal/markdown"
-	"github.com/threadmill/threadmill/internal/term"
+	"github.com/threadmill/threadmill/internal/text/markdown"
+	"github.com/threadmill/threadmill/internal/text/term"
 )
 
 // prose returns Markdown as lines of at most width cells. lead stands before it: on its first line if

@@ -8,7 +8,7 @@ import (
 
 	"charm.land/bubbles/v2/spinner"
 
-	"github.com/threadmill/threadmill/internal/term"
+	"github.com/threadmill/threadmill/internal/text/term"
 )
 
 // waitBefore is the time after which a person is told what is being waited for.

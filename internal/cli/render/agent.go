@@ -10,7 +10,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"github.com/threadmill/threadmill/agent"
-	"github.com/threadmill/threadmill/internal/term"
+	"github.com/threadmill/threadmill/internal/text/term"
 )
 
 // Agents returns a table of agents in the given order. It is empty without agents.

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/threadmill/threadmill/internal/configdiff"
+	"github.com/threadmill/threadmill/internal/ops/configdiff"
 )
 
 // ConfigDiff renders what a changed configuration would do, the calls that wait first.

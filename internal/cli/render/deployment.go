@@ -3,7 +3,7 @@ package render
 import (
 	"fmt"
 
-	"github.com/threadmill/threadmill/internal/deployment"
+	"github.com/threadmill/threadmill/internal/ops/deployment"
 )
 
 // Deployment is a Worker Deployment with what runs on its builds.

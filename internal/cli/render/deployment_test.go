@@ -5,7 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/threadmill/threadmill/internal/deployment"
+	"github.com/threadmill/threadmill/internal/ops/deployment"
 )
 
 // TestDeploymentAdvice: threads that wait are advised to move only if the command moves them.

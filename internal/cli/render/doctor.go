@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/threadmill/threadmill/internal/doctor"
+	"github.com/threadmill/threadmill/internal/ops/doctor"
 )
 
 // Findings renders what the checks of an installation have found, each with its advice below, and a summary.

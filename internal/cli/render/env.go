@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/term"
+	"github.com/threadmill/threadmill/internal/text/term"
 )
 
 // EnvEvent returns the line of an environment event: its time, type and further fields, as far as

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/threadmill/threadmill/internal/repair"
+	"github.com/threadmill/threadmill/internal/ops/repair"
 )
 
 // Repair returns what differs between the store and Temporal, and what became of it.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/threadmill/threadmill/internal/retention"
+	"github.com/threadmill/threadmill/internal/ops/retention"
 )
 
 // Retention returns what the retention would delete, and what it has deleted.

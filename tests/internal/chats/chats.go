@@ -15,7 +15,7 @@ import (
 	"github.com/threadmill/threadmill/approval"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/httpapi"
-	"github.com/threadmill/threadmill/internal/entities"
+	"github.com/threadmill/threadmill/internal/library/entities"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/llmtest"

@@ -22,7 +22,7 @@ import (
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
-	"github.com/threadmill/threadmill/internal/recovery"
+	"github.com/threadmill/threadmill/internal/ops/recovery"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
 	"github.com/threadmill/threadmill/llm/openai"
