@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/threadmill/threadmill/agent"
 	"github.com/threadmill/threadmill/approval"
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/hook"
+	"github.com/threadmill/threadmill/internal/mcp/toolserver"
 	"github.com/threadmill/threadmill/internal/names"
 	"github.com/threadmill/threadmill/internal/names/builtin"
 	"github.com/threadmill/threadmill/tool"
@@ -79,5 +82,96 @@ func (r *Runtime) warnOfAgents(ctx context.Context) {
 	}
 	for _, h := range r.cfg.Hooks {
 		warn("Hooks."+h.Name, h.Filter.Agents)
+	}
+}
+
+// agents finds agents in a source first, and then among those of the configuration.
+type agents struct {
+	source agent.Source
+	fixed  agent.Fixed
+}
+
+// Agent implements [agent.Source].
+func (a agents) Agent(ctx context.Context, namespace, name string) (agent.Agent, error) {
+	found, err := a.source.Agent(ctx, namespace, name)
+	if !errors.Is(err, agent.ErrUnknown) {
+		return found, err
+	}
+	if own, missing := a.fixed.Agent(ctx, namespace, name); missing == nil {
+		return own, nil
+	}
+	return found, err
+}
+
+// listedAgents are agents whose source lists its own.
+type listedAgents struct {
+	agents
+	lister agent.Lister
+}
+
+// Agents implements [agent.Lister].
+func (a listedAgents) Agents(ctx context.Context, namespace string) ([]agent.Agent, error) {
+	list, err := a.lister.Agents(ctx, namespace)
+	if err != nil {
+		return nil, err
+	}
+	list = slices.Clone(list)
+	for _, own := range a.fixed {
+		if !slices.ContainsFunc(list, func(other agent.Agent) bool { return strings.EqualFold(own.Name, other.Name) }) {
+			list = append(list, own)
+		}
+	}
+	return list, nil
+}
+
+// withAgents returns a source of the agents of another one and of a list.
+func withAgents(source agent.Source, fixed agent.Fixed) agent.Source {
+	if len(fixed) == 0 {
+		return source
+	}
+	all := agents{source, fixed}
+	if lister, ok := source.(agent.Lister); ok {
+		return listedAgents{all, lister}
+	}
+	return all
+}
+
+// serverTools returns patterns for the tools of the source's servers. A source that does not say which
+// servers it has may have any.
+func (cfg *Config) serverTools() []string {
+	if cfg.ToolSource == nil {
+		return nil
+	}
+	known, ok := cfg.ToolSource.(interface{ ServerNames() []string })
+	if !ok {
+		return []string{names.AnyServer}
+	}
+	var patterns []string
+	for _, server := range known.ServerNames() {
+		patterns = append(patterns, event.ToolPattern(server))
+	}
+	if d, ok := cfg.ToolSource.(interface{ Declared() *toolserver.Registry }); ok && d.Declared() != nil && d.Declared().Permitted().Servers {
+		patterns = append(patterns, names.AnyServer)
+	}
+	return patterns
+}
+
+// runTools runs the source of tools, if it runs, until the returned function is called.
+func (r *Runtime) runTools(ctx context.Context) (stop func()) {
+	source, ok := r.cfg.ToolSource.(interface{ Run(context.Context) error })
+	if !ok {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		if err := source.Run(ctx); err != nil {
+			r.cfg.Logger.Error("the source of tools has stopped: calls of its tools fail", "error", err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
 	}
 }
