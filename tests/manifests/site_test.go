@@ -107,9 +107,14 @@ func TestSite(t *testing.T) {
 		}
 		require.Contains(t, index, "- [Deploying](deploying.md): A thread can run for months, so a new version of the workers always finds threads that an older one has begun.\n")
 	})
+	server := httptest.NewServer(http.StripPrefix("/any/base", http.FileServerFS(site)))
+	t.Cleanup(server.Close)
+	t.Run("for everybody", func(t *testing.T) {
+		tab := browser.New(t).Open(server.URL + "/any/base/deploying.html")
+		tab.Sees("h1", "Deploying")
+		tab.Accessible()
+	})
 	t.Run("in a browser", func(t *testing.T) {
-		server := httptest.NewServer(http.StripPrefix("/any/base", http.FileServerFS(site)))
-		t.Cleanup(server.Close)
 		b := browser.New(t)
 		for _, width := range []int64{1440, 390} {
 			tab := b.Open(server.URL + "/any/base/index.html")

@@ -68,7 +68,7 @@ export default defineConfig({
   description,
   lang: "en",
   // Tables without heads have empty ones in Markdown.
-  head: [["style", {}, ".vp-doc thead:not(:has(th:not(:empty))) { display: none }"]],
+  head: [["style", {}, ".vp-doc thead:not(:has(th)) { display: none }"]],
   base: "./", // one build works at any address
   srcDir: root,
   srcExclude: ["!(docs|README.md)/**", "!(README).md", "docs/*/**"],
@@ -95,6 +95,11 @@ export default defineConfig({
         ),
     },
     config: (md) => {
+      md.core.ruler.push("empty_heads", ({ tokens }) => {
+        tokens.forEach((token, i) => {
+          if (token.type === "th_open" && !tokens[i + 1].content) token.tag = tokens[i + 2].tag = "td";
+        });
+      });
       md.core.ruler.push("moved", ({ tokens, env }) => {
         for (const token of tokens.flatMap((t) => t.children ?? [])) {
           if (token.type !== "link_open") continue;
