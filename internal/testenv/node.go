@@ -17,9 +17,21 @@ const npmDir = "tests/npm"
 // in which it has to be.
 func Node(t testing.TB, file string, args ...string) *exec.Cmd {
 	t.Helper()
-	dir, err := npm()
-	present(t, "node", "npm's packages", "run npm ci in "+npmDir, err)
-	cmd := exec.Command(nodeBinary(dir), append([]string{file}, args...)...)
+	return NodeIn(t, npmDir, file, args...)
+}
+
+// NodeIn is [Node] for the packages of another folder, relative to the root of the repository.
+func NodeIn(t testing.TB, folder, file string, args ...string) *exec.Cmd {
+	t.Helper()
+	dir, err := npm(folder)
+	present(t, "node", "npm's packages", "run npm ci in "+folder, err)
+	root, err := moduleRoot()
+	present(t, "node", "npm's packages", "run npm ci in "+folder, err)
+	binary := nodeBinary(filepath.Join(root, filepath.FromSlash(npmDir)))
+	if _, err := exec.LookPath(binary); err != nil {
+		present(t, "node", "Node.js", "install it", fmt.Errorf("%w: %w", errAbsent, err))
+	}
+	cmd := exec.Command(binary, append([]string{file}, args...)...)
 	cmd.Dir = dir
 	return cmd
 }
@@ -27,7 +39,7 @@ func Node(t testing.TB, file string, args ...string) *exec.Cmd {
 // NPM returns the path of a file in an installed npm package of tests/npm.
 func NPM(t testing.TB, path string) string {
 	t.Helper()
-	dir, err := npm()
+	dir, err := npm(npmDir)
 	present(t, "node", "npm's packages", "run npm ci in "+npmDir, err)
 	return filepath.Join(dir, "node_modules", filepath.FromSlash(path))
 }
@@ -44,13 +56,13 @@ func Browser(t testing.TB) string {
 	return ""
 }
 
-// npm returns the folder of the npm packages of tests.
-func npm() (string, error) {
+// npm returns the path of a folder in which npm's packages are installed.
+func npm(folder string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
 	}
-	dir := filepath.Join(root, filepath.FromSlash(npmDir))
+	dir := filepath.Join(root, filepath.FromSlash(folder))
 	if _, err := os.Stat(filepath.Join(dir, "node_modules", ".package-lock.json")); err != nil {
 		return "", fmt.Errorf("node_modules: %w", errAbsent)
 	}
