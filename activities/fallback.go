@@ -191,7 +191,7 @@ func (cfg *Config) checkModels() error {
 func (cfg *Config) provider(model string) (llm.Provider, string, error) {
 	name, rest, ok := strings.Cut(model, "/")
 	if !ok || name == "" || rest == "" {
-		return nil, "", fmt.Errorf(`model %q must be "provider/model", such as "openai/gpt-4.1-mini", or the name of a fallback chain`, model)
+		return nil, "", fmt.Errorf(`model %q must be "provider/model", such as "openai/gpt-5.6-luna", or the name of a fallback chain`, model)
 	}
 	p, ok := cfg.Models[name]
 	if !ok {

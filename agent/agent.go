@@ -22,7 +22,7 @@ type Agent struct {
 	// Instructions are the system prompt.
 	Instructions string
 
-	// Model is "provider/model", such as "openai/gpt-4.1-mini" or "demo/demo".
+	// Model is "provider/model", such as "openai/gpt-5.6-luna" or "demo/demo".
 	Model string
 
 	// Temperature, MaxOutputTokens and ReasoningEffort are the provider's defaults if nil, 0 or "".

@@ -22,7 +22,7 @@ type Definition struct {
 	// The system prompt.
 	Instructions string `json:"instructions,omitempty"`
 
-	// provider/model, such as openai/gpt-4.1-mini.
+	// provider/model, such as openai/gpt-5.6-luna.
 	Model string `json:"model,omitempty" required:"true"`
 
 	// Default: the provider's.

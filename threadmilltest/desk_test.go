@@ -32,7 +32,7 @@ func configuration() threadmill.Config {
 	return threadmill.Config{
 		Models: map[string]llm.Provider{"openai": nil}, // replaced in tests
 		Tools:  []tool.Tool{refund},
-		Agents: []agent.Agent{{Name: "clerk", Model: "openai/gpt-4.1-mini", Tools: []string{"refund"}}},
+		Agents: []agent.Agent{{Name: "clerk", Model: "openai/gpt-5.6-luna", Tools: []string{"refund"}}},
 		ApprovalRules: []approval.Rule{{
 			Name: "refunds", Tools: []string{"refund"}, Effect: approval.EffectAsk, Terms: approval.Terms{Expires: 24 * time.Hour},
 		}},

@@ -21,7 +21,7 @@ import (
 )
 
 // configuration declares an assistant that learns about people and things. A model finds them in messages, and an embedder
-// compares their names; with a real provider, these are openai/gpt-4.1-mini and openai/text-embedding-3-small, for example.
+// compares their names; with a real provider, these are openai/gpt-5.6-luna and openai/text-embedding-3-small, for example.
 func configuration(records store.Store) threadmill.Config {
 	return threadmill.Config{
 		Store:  records,

@@ -51,7 +51,7 @@ func configuration(records store.Store, knowledge threadmill.Knowledge) (threadm
 		return cfg, err
 	}
 	cfg.Models["openai"] = model
-	cfg.Agents[0].Model = "openai/gpt-4.1-mini"
+	cfg.Agents[0].Model = "openai/gpt-5.6-luna"
 	cfg.Knowledge.Embedder = "openai/text-embedding-3-small"
 	return cfg, nil
 }

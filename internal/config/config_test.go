@@ -91,7 +91,7 @@ func TestErrorTexts(t *testing.T) {
 		"agents: " + strings.Repeat("[", 100): {KindLimit, "f:1:1: there are more than 64 levels of lists and mappings"},
 		anAgent + "titel_model: x":            {KindUnknown, `f:2:1: titel_model: unknown field; did you mean "titleModel"?`},
 		anAgent + "hooks: x":                  {KindType, "f:2:8: hooks: is text, must be a list ([a, b], or lines that begin with -)"},
-		"agents: [{name: a}]":                 {KindMissing, "f:1:10: agents[0].model: is missing: write it as provider/model, such as openai/gpt-4.1-mini"},
+		"agents: [{name: a}]":                 {KindMissing, "f:1:10: agents[0].model: is missing: write it as provider/model, such as openai/gpt-5.6-luna"},
 		anAgent + "titleModel:":               {KindEmpty, "f:2:1: titleModel: is empty: give it a value or remove the field"},
 		anAgent + "limits: {}\nlimits: {}":    {KindDuplicate, "f:3:1: limits: is already set in line 2: keep one of them"},
 		anAgent + "titleModel: dmeo/x":        {KindReference, `f:2:13: titleModel: unknown provider "dmeo"; did you mean "demo"? (providers are declared under models)`},
@@ -127,7 +127,7 @@ func TestFull(t *testing.T) {
 		Agents: agent.Fixed{
 			{
 				Name: "assistant", Description: "Helps.", Instructions: "Be brief.\nBe kind.\n",
-				Model: "openai/gpt-4.1-mini", Temperature: &half, MaxOutputTokens: 2000, ReasoningEffort: "low",
+				Model: "openai/gpt-5.6-luna", Temperature: &half, MaxOutputTokens: 2000, ReasoningEffort: "low",
 				Tools:     []string{"shell_cmd", "current_time"},
 				Approvals: map[string]agent.Policy{"shell_cmd": agent.PolicyAlways, "*": agent.PolicyNever},
 				Limits:    agent.Limits{MaxSteps: 10, ModelTimeout: time.Hour, ContextMessages: 50},
@@ -375,7 +375,7 @@ func TestDefault(t *testing.T) {
 			Provider{Name: "openai", Type: OpenAI, BaseURL: "http://127.0.0.1:1/v1"},
 			"",
 		},
-		{"Anthropic", []string{"ANTHROPIC_API_KEY", "sk-2"}, "anthropic/claude-sonnet-4-6", Provider{Name: "anthropic", Type: Anthropic, APIKey: "sk-2"}, ""},
+		{"Anthropic", []string{"ANTHROPIC_API_KEY", "sk-2"}, "anthropic/claude-sonnet-5-5", Provider{Name: "anthropic", Type: Anthropic, APIKey: "sk-2"}, ""},
 		{"Google and a model", []string{"GEMINI_API_KEY", "sk-3", EnvModel, "gemini-3-pro"}, "google/gemini-3-pro", Provider{Name: "google", Type: Google, APIKey: "sk-3"}, ""},
 		{"the first of two", []string{"GEMINI_API_KEY", "sk-3", EnvAPIKey, "sk-1"}, "openai/" + DefaultModel, Provider{Name: "openai", Type: OpenAI, APIKey: "sk-1"}, ""},
 	} {
@@ -394,7 +394,7 @@ func TestDefault(t *testing.T) {
 			require.Equal(t, DefaultRoot, got.Tools.Shell.Root)
 		})
 	}
-	_, err := Default(env(EnvModel, "gpt-4.1-mini"))
+	_, err := Default(env(EnvModel, "gpt-5.6-luna"))
 	require.ErrorContains(t, err, "neither OPENAI_API_KEY nor OPENAI_BASE_URL is set")
 	_, err = Default(env(EnvBaseURL, "https://me:hunter2@models.example"))
 	require.ErrorContains(t, err, "OPENAI_BASE_URL must not hold a user or password")

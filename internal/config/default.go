@@ -9,7 +9,7 @@ import (
 )
 
 // DefaultModel is the OpenAI model of [Default].
-const DefaultModel = "gpt-4.1-mini"
+const DefaultModel = "gpt-5.6-luna"
 
 // DefaultInstructions are the instructions of the agent of [Default].
 const DefaultInstructions = `You are a helpful assistant. Answer in the language of the person who asks, briefly and to the point; say so when you do not know something.

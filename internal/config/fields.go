@@ -176,7 +176,7 @@ var fieldRules = map[string]fieldRule{
 	"agent.Agent.Name":            {required: "every agent needs one", check: checkIdentifier},
 	"agent.Agent.Description":     {text: true},
 	"agent.Agent.Instructions":    {text: true},
-	"agent.Agent.Model":           {required: "write it as provider/model, such as openai/gpt-4.1-mini"},
+	"agent.Agent.Model":           {required: "write it as provider/model, such as openai/gpt-5.6-luna"},
 	"agent.Agent.Temperature":     {max: 2},
 	"agent.Agent.MaxOutputTokens": {min: 1, max: maxOutputTokens, unset: "the provider's default"},
 	"agent.Agent.ApprovalRules":   {max: approval.MaxRules},

@@ -300,7 +300,7 @@ func (m *models) use(path, s string) {
 	case !ok:
 		fail(KindInvalid, "%q does not say the provider: write it as provider/model, such as openai/%s", s, s)
 	case model == "":
-		fail(KindInvalid, "%q does not say the model: write it as provider/model, such as openai/gpt-4.1-mini", s)
+		fail(KindInvalid, "%q does not say the model: write it as provider/model, such as openai/gpt-5.6-luna", s)
 	case !known:
 		fail(KindReference, "unknown provider %q; %s (providers are declared under models)", name, near.Suggest(name, m.names()))
 	default:

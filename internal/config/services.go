@@ -80,11 +80,11 @@ var services = []service{
 		kind: OpenAIResponsesAzure, key: azureKey, base: azureBase, model: DefaultModel, cloud: true,
 		settings: []setting{responsesVersion, deploymentSetting, summarySetting},
 	},
-	{kind: Anthropic, key: "ANTHROPIC_API_KEY", base: "ANTHROPIC_BASE_URL", official: "https://api.anthropic.com", model: "claude-sonnet-4-6"},
-	{kind: AnthropicBedrock, model: "anthropic.claude-sonnet-4-6", cloud: true, settings: []setting{awsRegion}},
-	{kind: AnthropicVertex, model: "claude-sonnet-4-6", cloud: true, settings: []setting{googleProject, googleRegion}},
-	{kind: Google, key: "GEMINI_API_KEY", base: "GOOGLE_GEMINI_BASE_URL", official: "https://generativelanguage.googleapis.com", model: "gemini-2.5-flash"},
-	{kind: GoogleVertex, model: "gemini-2.5-flash", cloud: true, settings: []setting{googleProject, googleRegion}},
+	{kind: Anthropic, key: "ANTHROPIC_API_KEY", base: "ANTHROPIC_BASE_URL", official: "https://api.anthropic.com", model: "claude-sonnet-5-5"},
+	{kind: AnthropicBedrock, model: "anthropic.claude-sonnet-5-5", cloud: true, settings: []setting{awsRegion}},
+	{kind: AnthropicVertex, model: "claude-sonnet-5-5", cloud: true, settings: []setting{googleProject, googleRegion}},
+	{kind: Google, key: "GEMINI_API_KEY", base: "GOOGLE_GEMINI_BASE_URL", official: "https://generativelanguage.googleapis.com", model: "gemini-3.8-flash"},
+	{kind: GoogleVertex, model: "gemini-3.8-flash", cloud: true, settings: []setting{googleProject, googleRegion}},
 }
 
 // serviceOf returns the service of a type. The zero service is that of the demo model.

@@ -32,7 +32,7 @@ export const AGENT = [
         required: true,
         limit: "agentModel",
         list: "models",
-        hint: "provider/model, such as openai/gpt-4.1-mini",
+        hint: "provider/model, such as openai/gpt-5.6-luna",
       },
       { path: ["instructions"], label: "Instructions", kind: "prose", rows: 10, hint: "The system prompt." },
     ],
