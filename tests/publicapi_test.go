@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"bytes"
 	"go/ast"
 	"go/parser"
 	"go/token"
@@ -9,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -118,4 +120,17 @@ func TestPackages(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, public, named)
+	for _, row := range regexp.MustCompile("(?m)^\\| `(.*?)` \\|.*\\| promised \\|$").FindAllStringSubmatch(string(listed), -1) {
+		folder := "../" + strings.TrimPrefix(row[1], "threadmill")
+		if row[1] == "threadmilltest" {
+			folder = "../threadmilltest"
+		}
+		tests, err := filepath.Glob(folder + "/*_test.go")
+		require.NoError(t, err)
+		require.True(t, slices.ContainsFunc(tests, func(path string) bool {
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			return bytes.Contains(text, []byte("\nfunc Example"))
+		}), "package %s is promised, and pkg.go.dev shows no example", row[1])
+	}
 }

@@ -20,7 +20,6 @@ import (
 // Client talks to threads through a Temporal client.
 type Client struct {
 	*conn
-	*schedules
 	posts *posts
 }
 
@@ -75,7 +74,7 @@ func New(cfg Config) (*Client, error) {
 }
 
 func newClient(c *conn, l *lanes) *Client {
-	return &Client{conn: c, posts: &posts{c, l}, schedules: &schedules{c}}
+	return &Client{conn: c, posts: &posts{c, l}}
 }
 
 // Namespace returns the namespace of the client's threads.

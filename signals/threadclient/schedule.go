@@ -35,12 +35,9 @@ func (e *ScheduleError) Error() string {
 // Unwrap returns signals.ErrScheduleNotFound or signals.ErrScheduleExists.
 func (e *ScheduleError) Unwrap() error { return e.Err }
 
-// schedules contains the methods of a [Client] for schedules.
-type schedules struct{ *conn }
-
 // CreateSchedule creates a schedule and returns it with its id and defaults. The error is an
 // [*event.FieldError], or a [*ScheduleError] if the id exists.
-func (c *schedules) CreateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error) {
+func (c *Client) CreateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error) {
 	s = redaction.Payload(c.redact, s.WithDefaults())
 	if err := s.Validate(); err != nil {
 		return s, err
@@ -60,7 +57,7 @@ func (c *schedules) CreateSchedule(ctx context.Context, s signals.Schedule) (sig
 // UpdateSchedule replaces a schedule: omitted fields get their defaults, and a paused schedule
 // resumes unless s is paused. Its past runs are kept. The error is an [*event.FieldError], or a
 // [*ScheduleError] if the schedule does not exist. The last of concurrent updates wins.
-func (c *schedules) UpdateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error) {
+func (c *Client) UpdateSchedule(ctx context.Context, s signals.Schedule) (signals.Schedule, error) {
 	if s.ID == "" {
 		return s, event.FieldErrorf("id", "is required: the id of the schedule to replace")
 	}
@@ -77,7 +74,7 @@ func (c *schedules) UpdateSchedule(ctx context.Context, s signals.Schedule) (sig
 }
 
 // Schedule returns a schedule with the outcomes of its last runs.
-func (c *schedules) Schedule(ctx context.Context, id string) (signals.ScheduleView, error) {
+func (c *Client) Schedule(ctx context.Context, id string) (signals.ScheduleView, error) {
 	view, err := c.describe(ctx, id)
 	if err != nil {
 		return view, err
@@ -94,7 +91,7 @@ func (c *schedules) Schedule(ctx context.Context, id string) (signals.ScheduleVi
 }
 
 // PauseSchedule pauses a schedule. An empty note keeps the current one.
-func (c *schedules) PauseSchedule(ctx context.Context, id, note string) error {
+func (c *Client) PauseSchedule(ctx context.Context, id, note string) error {
 	note, err := c.note(ctx, id, note, "paused")
 	if err != nil {
 		return err
@@ -104,7 +101,7 @@ func (c *schedules) PauseSchedule(ctx context.Context, id, note string) error {
 
 // ResumeSchedule resumes a paused schedule. It does not make up for runs whose time has passed. An
 // empty note keeps the current one.
-func (c *schedules) ResumeSchedule(ctx context.Context, id, note string) error {
+func (c *Client) ResumeSchedule(ctx context.Context, id, note string) error {
 	note, err := c.note(ctx, id, note, "resumed")
 	if err != nil {
 		return err
@@ -113,7 +110,7 @@ func (c *schedules) ResumeSchedule(ctx context.Context, id, note string) error {
 }
 
 // note returns the note for Temporal, which must not be empty.
-func (c *schedules) note(ctx context.Context, id, note, fallback string) (string, error) {
+func (c *Client) note(ctx context.Context, id, note, fallback string) (string, error) {
 	if err := signals.ValidateID("id", id); err != nil {
 		return "", err
 	}
@@ -129,7 +126,7 @@ func (c *schedules) note(ctx context.Context, id, note, fallback string) (string
 
 // TriggerSchedule starts a run now, even of a schedule that is paused or has no runs left. It waits
 // for a run in progress. Two runs in the same second count as one.
-func (c *schedules) TriggerSchedule(ctx context.Context, id string) error {
+func (c *Client) TriggerSchedule(ctx context.Context, id string) error {
 	if err := signals.ValidateID("id", id); err != nil {
 		return err
 	}
@@ -138,19 +135,19 @@ func (c *schedules) TriggerSchedule(ctx context.Context, id string) error {
 }
 
 // DeleteSchedule deletes a schedule. A run in progress continues.
-func (c *schedules) DeleteSchedule(ctx context.Context, id string) error {
+func (c *Client) DeleteSchedule(ctx context.Context, id string) error {
 	if err := signals.ValidateID("id", id); err != nil {
 		return err
 	}
 	return explainSchedule("deleting", id, c.schedule(ctx, id).Delete(ctx))
 }
 
-func (c *schedules) schedule(ctx context.Context, id string) client.ScheduleHandle {
+func (c *Client) schedule(ctx context.Context, id string) client.ScheduleHandle {
 	return c.temporal.ScheduleClient().GetHandle(ctx, signals.ScheduleID(c.namespace, id))
 }
 
 // temporalSchedule converts a schedule to Temporal's form.
-func (c *schedules) temporalSchedule(s signals.Schedule) *client.Schedule {
+func (c *Client) temporalSchedule(s signals.Schedule) *client.Schedule {
 	spec := &client.ScheduleSpec{
 		CronExpressions: s.Cron, TimeZoneName: s.Timezone, Jitter: time.Duration(s.Jitter), StartAt: s.StartAt, EndAt: s.EndAt,
 	}
@@ -200,7 +197,7 @@ const (
 // Schedules returns the schedules of the client's namespace, ordered by id: at most limit, by default
 // [DefaultScheduleLimit]. Each has its last run if that failed. They come from Temporal's visibility,
 // which may lag by seconds.
-func (c *schedules) Schedules(ctx context.Context, limit int) ([]signals.ScheduleView, error) {
+func (c *Client) Schedules(ctx context.Context, limit int) ([]signals.ScheduleView, error) {
 	if limit == 0 {
 		limit = DefaultScheduleLimit
 	}

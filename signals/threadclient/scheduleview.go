@@ -21,7 +21,7 @@ import (
 
 // scheduleIDs returns the ids of the namespace's schedules from visibility. It filters them again,
 // since some characters of an id are wildcards in the query.
-func (c *schedules) scheduleIDs(ctx context.Context, limit int) ([]string, error) {
+func (c *Client) scheduleIDs(ctx context.Context, limit int) ([]string, error) {
 	query := fmt.Sprintf("ScheduleId STARTS_WITH %q", signals.ScheduleID(c.namespace, ""))
 	it, err := c.temporal.ScheduleClient().List(ctx, client.ScheduleListOptions{PageSize: min(limit, listPage), Query: query})
 	if err != nil {
@@ -42,7 +42,7 @@ func (c *schedules) scheduleIDs(ctx context.Context, limit int) ([]string, error
 
 // SchedulesOf returns the ids of all schedules that post to threads, by thread. Visibility, which lists schedules, may lag by
 // seconds.
-func (c *schedules) SchedulesOf(ctx context.Context, threads ...string) (map[string][]string, error) {
+func (c *Client) SchedulesOf(ctx context.Context, threads ...string) (map[string][]string, error) {
 	found, err := c.SchedulesWhere(ctx, func(s signals.Schedule) bool { return slices.Contains(threads, s.ThreadID) })
 	if err != nil {
 		return nil, err
@@ -55,7 +55,7 @@ func (c *schedules) SchedulesOf(ctx context.Context, threads ...string) (map[str
 }
 
 // SchedulesWhere returns all schedules of which is says so, as SchedulesOf finds them.
-func (c *schedules) SchedulesWhere(ctx context.Context, is func(signals.Schedule) bool) (found []signals.Schedule, err error) {
+func (c *Client) SchedulesWhere(ctx context.Context, is func(signals.Schedule) bool) (found []signals.Schedule, err error) {
 	ids, err := c.scheduleIDs(ctx, math.MaxInt)
 	if err != nil {
 		return nil, fmt.Errorf("listing schedules of namespace %q: %w", c.namespace, err)
@@ -78,7 +78,7 @@ func (c *schedules) SchedulesWhere(ctx context.Context, is func(signals.Schedule
 var errForeign = errors.New("it is not one of Threadmill's")
 
 // describeAll describes schedules. It omits those that were deleted meanwhile, and foreign ones.
-func (c *schedules) describeAll(ctx context.Context, ids []string) ([]signals.ScheduleView, error) {
+func (c *Client) describeAll(ctx context.Context, ids []string) ([]signals.ScheduleView, error) {
 	return describeEach(ctx, ids, func(ctx context.Context, id string) (signals.ScheduleView, error) {
 		view, err := c.describe(ctx, id)
 		if err == nil {
@@ -110,7 +110,7 @@ func describeEach(ctx context.Context, ids []string, describe func(context.Conte
 }
 
 // describe returns a schedule without the outcomes of its runs.
-func (c *schedules) describe(ctx context.Context, id string) (signals.ScheduleView, error) {
+func (c *Client) describe(ctx context.Context, id string) (signals.ScheduleView, error) {
 	if err := signals.ValidateID("id", id); err != nil {
 		return signals.ScheduleView{}, err
 	}
@@ -149,7 +149,7 @@ func content(action client.ScheduleAction) (signals.Schedule, error) {
 	return s, nil
 }
 
-func (c *schedules) runs(actions []client.ScheduleActionResult) []signals.ScheduleRun {
+func (c *Client) runs(actions []client.ScheduleActionResult) []signals.ScheduleRun {
 	out := make([]signals.ScheduleRun, 0, len(actions))
 	for _, a := range actions {
 		if a.StartWorkflowResult == nil {
@@ -169,7 +169,7 @@ func (c *schedules) runs(actions []client.ScheduleActionResult) []signals.Schedu
 }
 
 // failing returns the last run that has ended, if it failed. It does not change the runs.
-func (c *schedules) failing(ctx context.Context, runs []signals.ScheduleRun) (*signals.ScheduleRun, error) {
+func (c *Client) failing(ctx context.Context, runs []signals.ScheduleRun) (*signals.ScheduleRun, error) {
 	for _, run := range slices.Backward(runs) {
 		if run.Status == "" {
 			if err := c.outcome(ctx, &run); err != nil {
@@ -188,7 +188,7 @@ func (c *schedules) failing(ctx context.Context, runs []signals.ScheduleRun) (*s
 }
 
 // outcome sets the outcome of a run.
-func (c *schedules) outcome(ctx context.Context, run *signals.ScheduleRun) error {
+func (c *Client) outcome(ctx context.Context, run *signals.ScheduleRun) error {
 	d, err := c.temporal.DescribeWorkflowExecution(ctx, run.WorkflowID, run.RunID)
 	if is[*serviceerror.NotFound](err) {
 		return nil
