@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/threadmill/threadmill/document/formats"
 	"github.com/threadmill/threadmill/internal/job"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/internal/testenv/teststore"
@@ -58,7 +59,8 @@ type bookshelf struct {
 func newBookshelf(s store.Knowledge) *bookshelf {
 	c := newClusters()
 	return &bookshelf{language: newLanguage(), clusters: c, store: s, library: library.New(library.Config{
-		Store: s, Embedder: c, Model: clusterName,
+		Reader: formats.Reader(),
+		Store:  s, Embedder: c, Model: clusterName,
 		Start: func(context.Context, string, store.KnowledgeDocument, bool) error { return nil }, // fill runs the steps
 	})}
 }

@@ -136,7 +136,9 @@ func (s *server) load(context.Context) (err error) {
 	s.settings, err = program.Load(program.SettingsConfig{
 		File: s.config, AllowedHosts: s.hosts, AllowedOrigins: s.origins, Workspace: filepath.Join(s.data, workspaceFolder), SecretsFile: filepath.Join(s.data, secretsFile), Logger: s.log,
 	})
-	s.log = redactlog.New(s.settings.File.Redact, s.log) // of all parts, not of the runtime alone
+	if err == nil {
+		s.log = redactlog.New(s.settings.File.Redact, s.log) // of all parts, not of the runtime alone
+	}
 	return err
 }
 

@@ -17,6 +17,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/agent"
+	"github.com/threadmill/threadmill/document/formats"
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/testenv"
 	"github.com/threadmill/threadmill/llm"
@@ -85,7 +86,7 @@ func Embeds(t *testing.T, s *llmtest.Server, model string) func(*threadmill.Conf
 			}
 		}
 		cfg.Models = models
-		cfg.Knowledge = threadmill.Knowledge{PrivateAddresses: true, ChunkTokens: SectionTokens, OverlapTokens: -1}
+		cfg.Knowledge = threadmill.Knowledge{Reader: formats.Reader(), PrivateAddresses: true, ChunkTokens: SectionTokens, OverlapTokens: -1}
 		if model != "" {
 			cfg.Knowledge.Embedder = "vectors/" + model
 		}
