@@ -111,6 +111,10 @@ func TestHookWorkflowByConfiguration(t *testing.T) {
 	})
 	t.Run("once it has decided, the thread no longer waits for it", func(t *testing.T) {
 		const thread = "thread/default/t1"
+		// The reply is shown before the thread knows of it.
+		require.EventuallyWithT(t, func(now *assert.CollectT) {
+			require.Contains(now, detailsOf(t.Context(), now, temporal, thread), "**idle**")
+		}, testenv.Patience, testenv.Tick)
 		status, body := r.do(http.MethodPost, "/v1/threads/t1/messages", `{"content":"count 10000 every 40ms"}`)
 		require.Equal(t, http.StatusAccepted, status, body)
 		require.EventuallyWithT(t, func(now *assert.CollectT) {
