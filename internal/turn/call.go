@@ -101,9 +101,9 @@ func (c *Call) Waits() bool {
 }
 
 // Decided returns the decision that counts, or nil: the one on the last request or, without a request, that of a policy or
-// a grant.
+// a grant. There is none on a nil call.
 func (c *Call) Decided() *event.Approval {
-	if len(c.decisions) == 0 {
+	if c == nil || len(c.decisions) == 0 {
 		return nil
 	}
 	d := c.decisions[len(c.decisions)-1]
