@@ -123,6 +123,31 @@ func (c *Call) DecidedIn(n int) *event.Approval {
 	return nil
 }
 
+// apply adds an event of the call, and reports whether the call begins to wait for something else.
+func (c *Call) apply(e event.AgentEvent) (asks bool) {
+	switch {
+	case e.Request != nil:
+		return c.ask(e.Request)
+	case e.Approval != nil:
+		c.decide(e.Approval)
+	case e.ClientCall != nil:
+		c.Client, c.Foreign = e.ClientCall, false
+		return true
+	case e.Input != nil:
+		return c.askInput(e.Input)
+	case e.Received != nil:
+		c.receive(e.Received)
+	case e.Type == event.EventToolResult:
+		c.Result, c.Input, c.Client = &Result{e.Output, e.IsError}, nil, nil
+	default:
+		if c.Foreign {
+			c.Agent, c.Foreign = e.Agent, false
+		}
+		c.Tool, c.Arguments = e.ToolName, e.ToolArgs // a hook may have changed them
+	}
+	return false
+}
+
 // ask notes a request for a decision, and reports whether it begins a round.
 func (c *Call) ask(q *event.ApprovalRequest) (begins bool) {
 	begins = c.Request == nil || round(q.Round) > round(c.Request.Round)

@@ -8,79 +8,72 @@ import (
 
 // Calls are the tool calls of a thread, or of a turn, from its events. The zero value has none.
 type Calls struct {
-	byID  map[string]*Call
-	order []*Call // those last that were asked about last
+	byID    map[string]*Call
+	waiting []*Call // in the order of their requests
 }
 
 // Find returns a call, or nil.
 func (cs *Calls) Find(id string) *Call { return cs.byID[id] }
 
 // Waiting returns the calls that wait, in the order of their requests.
-func (cs *Calls) Waiting() []*Call {
-	return slices.DeleteFunc(slices.Clone(cs.order), func(c *Call) bool { return !c.Waits() })
-}
+func (cs *Calls) Waiting() []*Call { return slices.Clone(cs.waiting) }
 
 // Apply adds the next event.
 func (cs *Calls) Apply(e event.AgentEvent) {
-	switch e.Type {
-	case event.EventToolCall:
-		c := cs.call(e.EventID, e.ToolCallID)
-		if c.Foreign {
-			c.Agent, c.Foreign = e.Agent, false
-		}
-		c.Tool, c.Arguments = e.ToolName, e.ToolArgs // a hook may have changed them
-	case event.EventToolResult:
-		c := cs.call(e.EventID, e.ToolCallID)
-		c.Result, c.Input, c.Client = &Result{e.Output, e.IsError}, nil, nil
-	case event.EventApprovalRequest:
-		if c := cs.call(e.EventID, e.Request.ToolCallID); c.ask(e.Request) {
-			cs.last(c)
-		}
-	case event.EventApproval:
-		cs.call(e.EventID, e.Approval.ToolCallID).decide(e.Approval)
-	case event.EventClientCall:
-		c := cs.call(e.EventID, e.ClientCall.ToolCallID)
-		c.Client, c.Foreign = e.ClientCall, false
-		cs.last(c)
-	case event.EventInputRequest:
-		if c := cs.call(e.EventID, e.Input.ToolCallID); c.askInput(e.Input) {
-			cs.last(c)
-		}
-	case event.EventInputReceived:
-		cs.call(e.EventID, e.Received.ToolCallID).receive(e.Received)
-	case event.EventStatus:
-		if e.EndsTurn() {
-			cs.end(e.EventID)
-		}
-	default: // about no call, or live only
+	if e.EndsTurn() {
+		cs.end(e.EventID)
 	}
-}
-
-// call returns a call, which is a sub-agent's until an event shows it.
-func (cs *Calls) call(eventID, id string) *Call {
+	id := callOf(e)
+	if id == "" {
+		return
+	}
 	c := cs.byID[id]
 	if c == nil {
-		c = &Call{ID: id, EventID: eventID, Foreign: true}
+		c = &Call{ID: id, EventID: e.EventID, Foreign: true} // until an event shows it
 		if cs.byID == nil {
 			cs.byID = map[string]*Call{}
 		}
 		cs.byID[id] = c
-		cs.order = append(cs.order, c)
 	}
-	return c
+	cs.place(c, c.apply(e))
 }
 
-// last puts a call behind the others.
-func (cs *Calls) last(c *Call) {
-	i := slices.Index(cs.order, c)
-	cs.order = append(slices.Delete(cs.order, i, i+1), c)
+// callOf returns the call that an event is about, or "".
+func callOf(e event.AgentEvent) string {
+	switch {
+	case e.Request != nil:
+		return e.Request.ToolCallID
+	case e.Approval != nil:
+		return e.Approval.ToolCallID
+	case e.ClientCall != nil:
+		return e.ClientCall.ToolCallID
+	case e.Input != nil:
+		return e.Input.ToolCallID
+	case e.Received != nil:
+		return e.Received.ToolCallID
+	case e.Type == event.EventToolCall, e.Type == event.EventToolResult:
+		return e.ToolCallID
+	}
+	return ""
+}
+
+// place puts a call that waits among the others: behind them if it has begun to wait for something else.
+func (cs *Calls) place(c *Call, again bool) {
+	i, waits := slices.Index(cs.waiting, c), c.Waits()
+	if i >= 0 && (again || !waits) {
+		cs.waiting, i = slices.Delete(cs.waiting, i, i+1), -1
+	}
+	if i < 0 && waits {
+		cs.waiting = append(cs.waiting, c)
+	}
 }
 
 // end ends the calls of a turn. Those of its sub-agents have ends of their own.
 func (cs *Calls) end(eventID string) {
-	for _, c := range cs.order {
+	for _, c := range cs.byID {
 		if c.EventID == eventID && !c.Foreign && !c.State().Settled() {
 			c.Over, c.Input, c.Client = true, nil, nil
+			cs.place(c, false)
 		}
 	}
 }
