@@ -79,13 +79,7 @@ func (w waitingLists) threads(ctx context.Context, n int) ([]store.Thread, error
 
 // waitingIn returns what waits, from the records of a thread that [store.ThreadLists].WaitingRecords returns.
 func waitingIn(records []event.Record) (out signals.Approvals) {
-	var calls turn.Calls
-	for _, r := range records {
-		for _, e := range feed.Events(r) {
-			calls.Apply(e)
-		}
-	}
-	for _, c := range calls.Waiting() {
+	for _, c := range feed.Calls(records).Waiting() {
 		switch {
 		case c.Input != nil:
 			out.Inputs = append(out.Inputs, *c.Input)

@@ -113,8 +113,11 @@ func (c *Call) Decided() *event.Approval {
 	return d
 }
 
-// DecidedIn returns the decision that ended the request of a round, or nil.
+// DecidedIn returns the decision that ended the request of a round, or nil. There is none on a nil call.
 func (c *Call) DecidedIn(n int) *event.Approval {
+	if c == nil {
+		return nil
+	}
 	for _, d := range slices.Backward(c.decisions) {
 		if round(d.Round) == n {
 			return d

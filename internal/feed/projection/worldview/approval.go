@@ -134,10 +134,7 @@ func decided(a *event.Approval) *event.ToolCallDecision {
 
 // statusOf returns the status of a call, which may be nil, or, with a round, of the request for its approval.
 func statusOf(c *turn.Call, round int) event.ToolCallStatus {
-	if c == nil {
-		return event.ToolCallStatus{}
-	}
-	a, done := c.Decided(), c.Result != nil
+	a, done := c.Decided(), c != nil && c.Result != nil
 	if round > 0 {
 		a, done = c.DecidedIn(round), false
 	}
@@ -146,8 +143,8 @@ func statusOf(c *turn.Call, round int) event.ToolCallStatus {
 
 // callStates returns the current states of calls. Rounds of approval follow one another.
 func (pr *projector) callStates(ctx context.Context, calls ...string) (*turn.Calls, error) {
-	out := &turn.Calls{}
-	for round := event.FirstRound; len(calls) > 0; round++ {
+	var all []event.Record
+	for round := event.FirstRound; ; round++ {
 		ids := make([]string, 0, 2*len(calls))
 		for _, call := range calls {
 			first := recordid.Result(call)
@@ -161,25 +158,12 @@ func (pr *projector) callStates(ctx context.Context, calls ...string) (*turn.Cal
 			if err != nil {
 				return nil, err
 			}
-			for _, r := range records {
-				apply(out, r)
-			}
+			all = append(all, records...)
 		}
-		calls = slices.DeleteFunc(slices.Clone(calls), func(id string) bool {
-			c := out.Find(id)
-			return c == nil || c.DecidedIn(round) == nil
-		})
-	}
-	return out, nil
-}
-
-// apply applies a record to its call. A result counts also while hooks hold it back.
-func apply(calls *turn.Calls, r event.Record) {
-	if id, is := recordid.CallOfResult(r.ID); is {
-		calls.Apply(event.AgentEvent{Type: event.EventToolResult, ToolCallID: id})
-		return
-	}
-	for _, e := range feed.Events(r) {
-		calls.Apply(e)
+		out := feed.Calls(all)
+		calls = slices.DeleteFunc(slices.Clone(calls), func(id string) bool { return out.Find(id).DecidedIn(round) == nil })
+		if len(calls) == 0 {
+			return out, nil
+		}
 	}
 }
