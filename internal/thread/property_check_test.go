@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/store"
 )
 
 // check is what holds at every moment.
@@ -65,7 +66,7 @@ func (m *machine) checkCalls(seen map[string]int) {
 	}
 }
 
-// checkWaits: by the records, the same calls wait as by the thread, except that those of an interrupted turn have records of
+// checkWaits: by the records, the same calls wait as by the thread, and those for people are marked in the store; except that those of an interrupted turn have records of
 // their ends a moment later. The machine does not store the first request of a call, which its planning does.
 func (m *machine) checkWaits() {
 	if slices.ContainsFunc(m.s.Turns.all(), func(t *Turn) bool { return t.Interrupted != nil }) {
@@ -88,18 +89,27 @@ func (m *machine) checkWaits() {
 	for _, c := range m.s.Turns.ClientCalls() {
 		waits(c.ToolCallID, "client", 1)
 	}
-	got := map[string]bool{}
-	for _, c := range feed.Calls(append(append(records, m.order...), m.s.Outbox.Pending...)).Waiting() {
+	records = append(append(records, m.order...), m.s.Outbox.Pending...)
+	got, asks, marked := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, c := range feed.Calls(records).Waiting() {
 		switch {
 		case c.Input != nil:
 			got[fmt.Sprintf("%s input %d", c.ID, max(c.Input.Round, 1))] = true
 		case c.Client != nil:
 			got[fmt.Sprintf("%s client 1", c.ID)] = true
+			continue
 		default:
 			got[fmt.Sprintf("%s approval %d", c.ID, max(c.Request.Round, 1))] = true
 		}
+		asks[c.ID] = true
 	}
 	require.Equal(m.t, want, got)
+	for _, c := range store.MarkChanges(records) {
+		if c.Kind == store.ActivityWaiting && c.ID != "" && !c.Ends {
+			marked[c.ID] = true
+		}
+	}
+	require.Equal(m.t, asks, marked)
 }
 
 // checkEvents: each event waits, is being processed, or has ended; and is in one place.
