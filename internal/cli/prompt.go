@@ -27,10 +27,7 @@ type questions struct {
 // asks returns the requests for approval that were not answered from here. The first is the current question.
 func (q *questions) asks() (out []request) {
 	for _, c := range q.calls.Waiting() {
-		if c.State() != turn.WaitsForApproval {
-			continue
-		}
-		if _, sent := q.sent[event.ApprovalCallID(c.ID, c.Request.Round)]; !sent {
+		if c.State() == turn.WaitsForApproval && !q.answered(event.ApprovalCallID(c.ID, c.Request.Round)) {
 			out = append(out, *c.Request)
 		}
 	}
@@ -40,19 +37,21 @@ func (q *questions) asks() (out []request) {
 // inputs returns the requests for input that were not answered from here, the oldest first.
 func (q *questions) inputs() (out []event.InputRequest) {
 	for _, c := range q.calls.Waiting() {
-		if c.Input == nil {
-			continue
-		}
-		if _, sent := q.sent[recordid.InputRequest(c.ID, c.Input.Round)]; !sent {
+		if c.Input != nil && !q.answered(recordid.InputRequest(c.ID, c.Input.Round)) {
 			out = append(out, *c.Input)
 		}
 	}
 	return out
 }
 
+func (q *questions) answered(id string) bool {
+	_, sent := q.sent[id]
+	return sent
+}
+
 // reopen lets a request be asked again whose answer did not arrive.
 func (q *questions) reopen(id string) {
-	if arrived, sent := q.sent[id]; sent && !arrived {
+	if !q.sent[id] {
 		delete(q.sent, id)
 	}
 }
@@ -76,8 +75,8 @@ func (s *session) asked(e event.AgentEvent) {
 		s.reopen(event.ApprovalCallID(e.Request.ToolCallID, e.Request.Round))
 		s.calls.Apply(e)
 	})
-	known := func(req request) bool { return req.ToolCallID == e.Request.ToolCallID }
-	if e.Request.Reminder > 0 && !slices.ContainsFunc(s.asks(), known) {
+	asks := slices.ContainsFunc(s.asks(), func(req request) bool { return req.ToolCallID == e.Request.ToolCallID })
+	if e.Request.Reminder > 0 && !asks {
 		s.print(s.view.Event(e))
 	}
 }

@@ -28,9 +28,7 @@ const (
 func (s State) Refused() bool { return s == Denied || s == Expired }
 
 // Settled reports whether the state is final.
-func (s State) Settled() bool {
-	return s.Refused() || s == Done || s == Failed || s == Interrupted
-}
+func (s State) Settled() bool { return s.Refused() || s == Done || s == Failed || s == Interrupted }
 
 // Call is a tool call.
 type Call struct {
@@ -126,29 +124,12 @@ func (c *Call) DecidedIn(n int) *event.Approval {
 	return nil
 }
 
-// apply adds an event of the call, and reports whether the call begins to wait for something else.
-func (c *Call) apply(e event.AgentEvent) (asks bool) {
-	switch {
-	case e.Request != nil:
-		return c.ask(e.Request)
-	case e.Approval != nil:
-		c.decide(e.Approval)
-	case e.ClientCall != nil:
-		c.Client, c.Foreign = e.ClientCall, false
-		return true
-	case e.Input != nil:
-		return c.askInput(e.Input)
-	case e.Received != nil:
-		c.receive(e.Received)
-	case e.Type == event.EventToolResult:
-		c.Result, c.Input, c.Client = &Result{e.Output, e.IsError}, nil, nil
-	default:
-		if c.Foreign {
-			c.Agent, c.Foreign = e.Agent, false
-		}
-		c.Tool, c.Arguments = e.ToolName, e.ToolArgs // a hook may have changed them
+// show notes what the agent calls, which a hook may have changed.
+func (c *Call) show(e event.AgentEvent) {
+	if c.Foreign {
+		c.Agent, c.Foreign = e.Agent, false
 	}
-	return false
+	c.Tool, c.Arguments = e.ToolName, e.ToolArgs
 }
 
 // ask notes a request for a decision, and reports whether it begins a round.

@@ -20,41 +20,48 @@ func (cs *Calls) Waiting() []*Call { return slices.Clone(cs.waiting) }
 
 // Apply adds the next event.
 func (cs *Calls) Apply(e event.AgentEvent) {
-	if e.EndsTurn() {
-		cs.end(e.EventID)
-	}
-	id := callOf(e)
-	if id == "" {
-		return
-	}
-	c := cs.byID[id]
-	if c == nil {
-		c = &Call{ID: id, EventID: e.EventID, Foreign: true} // until an event shows it
-		if cs.byID == nil {
-			cs.byID = map[string]*Call{}
-		}
-		cs.byID[id] = c
-	}
-	cs.place(c, c.apply(e))
-}
-
-// callOf returns the call that an event is about, or "".
-func callOf(e event.AgentEvent) string {
+	asks := false
+	var c *Call
 	switch {
 	case e.Request != nil:
-		return e.Request.ToolCallID
+		c = cs.call(e, e.Request.ToolCallID)
+		asks = c.ask(e.Request)
 	case e.Approval != nil:
-		return e.Approval.ToolCallID
+		c = cs.call(e, e.Approval.ToolCallID)
+		c.decide(e.Approval)
 	case e.ClientCall != nil:
-		return e.ClientCall.ToolCallID
+		c = cs.call(e, e.ClientCall.ToolCallID)
+		c.Client, c.Foreign, asks = e.ClientCall, false, true
 	case e.Input != nil:
-		return e.Input.ToolCallID
+		c = cs.call(e, e.Input.ToolCallID)
+		asks = c.askInput(e.Input)
 	case e.Received != nil:
-		return e.Received.ToolCallID
-	case e.Type == event.EventToolCall, e.Type == event.EventToolResult:
-		return e.ToolCallID
+		c = cs.call(e, e.Received.ToolCallID)
+		c.receive(e.Received)
+	case e.Type == event.EventToolResult:
+		c = cs.call(e, e.ToolCallID)
+		c.Result, c.Input, c.Client = &Result{e.Output, e.IsError}, nil, nil
+	case e.Type == event.EventToolCall:
+		c = cs.call(e, e.ToolCallID)
+		c.show(e)
+	case e.EndsTurn():
+		cs.end(e.EventID)
+		return
+	default: // about no call, or live only
+		return
 	}
-	return ""
+	cs.place(c, asks)
+}
+
+// call returns the call that an event is about. It is a sub-agent's until an event shows it.
+func (cs *Calls) call(e event.AgentEvent, id string) *Call {
+	if cs.byID == nil {
+		cs.byID = map[string]*Call{}
+	}
+	if cs.byID[id] == nil {
+		cs.byID[id] = &Call{ID: id, EventID: e.EventID, Foreign: true}
+	}
+	return cs.byID[id]
 }
 
 // place puts a call that waits among the others: behind them if it has begun to wait for something else.
