@@ -24,7 +24,7 @@ var layers = [][]string{
 	{"internal/job", "internal/ops/searchattr", "internal/redaction", "internal/erasures/forget", "internal/observe/tracing", "telemetry"},
 	{"webhook"},
 	{"internal/step", "internal/names/addressing"},
-	{"internal/thread", "internal/transcript", "internal/transcript/modelcontext", "internal/library/knowledge", "internal/names/builtin", "internal/names", "internal/names/registry", "internal/mcp/sealed", "internal/mcp/toolserver", "internal/ops/modellimit"},
+	{"internal/thread", "internal/turn", "internal/transcript", "internal/transcript/modelcontext", "internal/library/knowledge", "internal/names/builtin", "internal/names", "internal/names/registry", "internal/mcp/sealed", "internal/mcp/toolserver", "internal/ops/modellimit"},
 	{"internal/library/document", "internal/library/fetch", "internal/library/tokens"},
 	{"internal/library", "internal/library/entities"},
 	{"internal/ops/deployment", "internal/ops/gate"},
@@ -87,8 +87,8 @@ var boundaries = []boundary{
 	},
 	{
 		name:  "S4-109 decisions are plain Go, without Temporal, I/O or chance",
-		rooms: []string{"internal/thread", "internal/step", "internal/names/addressing", "internal/library/knowledge"},
-		only:  []string{"event", "hook", "signals", "internal/recordid", "internal/strictjson", "internal/observe/traceparent", "internal/job", "internal/step", "internal/names/addressing", "internal/thread", "internal/transcript/modelcontext", "internal/library/knowledge", "document", "rule", "github.com/oklog/ulid/v2", "github.com/google/uuid"},
+		rooms: []string{"internal/thread", "internal/turn", "internal/step", "internal/names/addressing", "internal/library/knowledge"},
+		only:  []string{"event", "hook", "signals", "internal/recordid", "internal/strictjson", "internal/observe/traceparent", "internal/job", "internal/step", "internal/names/addressing", "internal/thread", "internal/turn", "internal/transcript/modelcontext", "internal/library/knowledge", "document", "rule", "github.com/oklog/ulid/v2", "github.com/google/uuid"},
 		plain: true,
 	},
 	{

@@ -8,20 +8,22 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/names/builtin"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/turn"
 )
 
 // Chat is a thread as messages. The zero value has none.
 type Chat struct {
 	Messages []*Message
 
-	turns map[string]*turn // by event
+	turns map[string]*exchange // by event
 }
 
-// turn is what is known about a turn.
-type turn struct {
+// exchange is what is known about a turn.
+type exchange struct {
 	answer  *Message // which has the next part
 	replies map[string]*reply
-	calls   map[string]*call
+	states  turn.Calls
+	calls   map[string]*call            // that have a place
 	found   map[string]*event.Retrieval // for replies that are not stored yet
 	ended   bool
 }
@@ -38,6 +40,7 @@ type call struct {
 	*Call
 	at           place
 	asked, ruled *place // the [Ask] and the [Decided] part
+	asks         *Question
 	question     *place
 }
 
@@ -75,7 +78,7 @@ func (c *Chat) Unsettled(eventID string) int {
 	n := 0
 	if t := c.turns[eventID]; t != nil {
 		for _, one := range t.calls {
-			if s := one.State(); !one.Foreign && s != Done && s != Denied {
+			if !one.Foreign && !one.State().Settled() {
 				n++
 			}
 		}
@@ -104,7 +107,7 @@ func (c *Chat) Waits(eventID string) bool {
 	}
 	for _, one := range t.calls {
 		// The call that asks a sub-agent runs while the sub-agent waits.
-		if one.State() == Running && !(foreign && asksAgent(one.Tool)) {
+		if one.State() == turn.Running && !(foreign && asksAgent(one.Tool)) {
 			return false
 		}
 	}
@@ -146,12 +149,12 @@ func (c *Chat) said(e event.AgentEvent) {
 }
 
 // begin begins an answer in a turn.
-func (c *Chat) begin(eventID, messageID string) *turn {
+func (c *Chat) begin(eventID, messageID string) *exchange {
 	t := c.turns[eventID]
 	if t == nil {
-		t = &turn{replies: map[string]*reply{}, calls: map[string]*call{}, found: map[string]*event.Retrieval{}}
+		t = &exchange{replies: map[string]*reply{}, calls: map[string]*call{}, found: map[string]*event.Retrieval{}}
 		if c.turns == nil {
-			c.turns = map[string]*turn{}
+			c.turns = map[string]*exchange{}
 		}
 		c.turns[eventID] = t
 	} else {
@@ -163,7 +166,8 @@ func (c *Chat) begin(eventID, messageID string) *turn {
 	return t
 }
 
-func (t *turn) apply(e event.AgentEvent) {
+func (t *exchange) apply(e event.AgentEvent) {
+	t.states.Apply(e)
 	switch e.Type {
 	case event.EventThought, event.EventStream:
 		t.piece(e)
@@ -181,7 +185,6 @@ func (t *turn) apply(e event.AgentEvent) {
 		t.decision(e.Approval)
 	case event.EventClientCall:
 		if one := t.calls[e.ToolCallID]; one != nil {
-			one.ForClient = true
 			one.changed()
 			one.AskedAt = one.at.message.revision
 		}
@@ -205,7 +208,7 @@ func (t *turn) apply(e event.AgentEvent) {
 }
 
 // reply returns a reply, which begins if it is not known.
-func (t *turn) reply(id string) *reply {
+func (t *exchange) reply(id string) *reply {
 	r := t.replies[id]
 	if r == nil {
 		r = &reply{}
@@ -215,7 +218,7 @@ func (t *turn) reply(id string) *reply {
 }
 
 // piece adds a piece of a text or of a thought. An empty one announces an attempt.
-func (t *turn) piece(e event.AgentEvent) {
+func (t *exchange) piece(e event.AgentEvent) {
 	r := t.reply(e.MessageID)
 	if r.whole || e.Attempt < r.attempt {
 		return
@@ -236,13 +239,13 @@ func (t *turn) piece(e event.AgentEvent) {
 	}
 }
 
-func (t *turn) add(p Part) *place {
+func (t *exchange) add(p Part) *place {
 	at := t.answer.add(p)
 	return &at
 }
 
 // say changes the text of a reply, which it adds if there is none.
-func (r *reply) say(t *turn, id, agent string, change func(*Text)) {
+func (r *reply) say(t *exchange, id, agent string, change func(*Text)) {
 	if r.text == nil {
 		r.text = t.add(&Text{Reply: id, Agent: agent})
 	}
@@ -261,7 +264,7 @@ func (r *reply) thoughtEnds() {
 }
 
 // reset voids what was said of a reply.
-func (t *turn) reset(e event.AgentEvent) {
+func (t *exchange) reset(e event.AgentEvent) {
 	r := t.reply(e.MessageID)
 	if r.whole || e.Attempt <= r.attempt {
 		return
@@ -278,7 +281,7 @@ func (t *turn) reset(e event.AgentEvent) {
 }
 
 // whole notes that nothing more follows of a reply.
-func (t *turn) whole(id string) {
+func (t *exchange) whole(id string) {
 	r := t.replies[id]
 	if r == nil {
 		return
@@ -291,7 +294,7 @@ func (t *turn) whole(id string) {
 }
 
 // message stores a reply. Messages that are no agent's show agents what the answer has already.
-func (t *turn) message(e event.AgentEvent) {
+func (t *exchange) message(e event.AgentEvent) {
 	m := e.Message
 	if m.SenderType != event.CreatedByAgent {
 		return
@@ -311,7 +314,7 @@ func (t *turn) message(e event.AgentEvent) {
 
 // find notes what was found for a reply. Viewers of the live stream learn of it when the reply is stored, and see it behind the
 // text.
-func (t *turn) find(found *event.Retrieval) {
+func (t *exchange) find(found *event.Retrieval) {
 	if len(found.Passages) == 0 && len(found.Facts) == 0 && found.Warning == "" {
 		return
 	}
@@ -322,41 +325,34 @@ func (t *turn) find(found *event.Retrieval) {
 	t.found[found.MessageID] = found
 }
 
-func (t *turn) call(e event.AgentEvent) {
+func (t *exchange) call(e event.AgentEvent) {
 	t.reply(e.MessageID)
 	t.whole(e.MessageID)
 	if known := t.calls[e.ToolCallID]; known != nil { // a hook has changed it
-		known.Tool, known.Arguments = e.ToolName, e.ToolArgs
 		known.changed()
 		return
 	}
-	t.adds(&Call{ID: e.ToolCallID, Reply: e.MessageID, Agent: e.Agent, Tool: e.ToolName, Arguments: e.ToolArgs})
+	t.adds(e.ToolCallID, e.MessageID)
 }
 
-func (t *turn) adds(c *Call) *call {
-	added := &call{Call: c, at: t.answer.add(c)}
-	t.calls[c.ID] = added
+func (t *exchange) adds(id, reply string) *call {
+	added := &call{Call: &Call{Call: t.states.Find(id), Reply: reply}}
+	added.at, t.calls[id] = t.answer.add(added.Call), added
 	return added
 }
 
-func (t *turn) result(e event.AgentEvent) {
-	one := t.calls[e.ToolCallID]
-	if one == nil {
-		return
+func (t *exchange) result(e event.AgentEvent) {
+	if one := t.calls[e.ToolCallID]; one != nil {
+		one.changed()
 	}
-	one.withdraw()
-	one.Result = &Result{e.Output, e.IsError}
-	one.changed()
 }
 
 // request notes a request for a decision. One for a call that the turn does not have is a sub-agent's.
-func (t *turn) request(e event.AgentEvent) {
-	q := e.Request
-	one := t.calls[q.ToolCallID]
-	if one == nil || one.Foreign && one.Request == nil {
-		one = t.adds(&Call{ID: q.ToolCallID, Agent: q.Agent, Tool: q.ToolName, Arguments: q.Arguments, Foreign: true})
+func (t *exchange) request(e event.AgentEvent) {
+	one := t.calls[e.Request.ToolCallID]
+	if one == nil || one.Foreign && one.asked == nil {
+		one = t.adds(e.Request.ToolCallID, "")
 	}
-	one.Request = q
 	one.changed()
 	if one.asked == nil {
 		one.asked = t.add(&Ask{one.Call})
@@ -365,12 +361,11 @@ func (t *turn) request(e event.AgentEvent) {
 	}
 }
 
-func (t *turn) decision(a *event.Approval) {
+func (t *exchange) decision(a *event.Approval) {
 	one := t.calls[a.ToolCallID]
-	if one == nil {
+	if one == nil || a.Decision == event.DecisionRevoked {
 		return
 	}
-	one.Decision = a
 	one.changed()
 	if one.ruled == nil {
 		one.ruled = t.add(&Decided{one.Call})
@@ -380,57 +375,56 @@ func (t *turn) decision(a *event.Approval) {
 }
 
 // question notes a request for input. Of a sub-agent's call, which the turn does not have, it is the only part.
-func (t *turn) question(e event.AgentEvent) {
-	q := e.Input
-	one := t.calls[q.ToolCallID]
+func (t *exchange) question(e event.AgentEvent) {
+	one := t.calls[e.Input.ToolCallID]
 	if one == nil {
-		one = &call{Call: &Call{ID: q.ToolCallID, Agent: q.Agent, Tool: q.ToolName, Foreign: true}}
-		t.calls[q.ToolCallID] = one
+		one = &call{Call: &Call{Call: t.states.Find(e.Input.ToolCallID)}}
+		t.calls[one.ID] = one
 	}
 	one.withdraw()
-	one.Question = &Question{Request: *q, Foreign: one.Foreign}
-	one.question = t.add(one.Question)
+	one.asks = &Question{Request: *e.Input, Foreign: one.Foreign}
+	one.question = t.add(one.asks)
 	if one.at.message == nil {
 		one.at = *one.question
 	}
 	one.changed()
 }
 
-func (t *turn) received(a *event.InputReceived) {
+func (t *exchange) received(a *event.InputReceived) {
 	one := t.calls[a.ToolCallID]
-	if one == nil || one.Question == nil || one.Question.Request.Round != a.Round {
+	if one == nil || one.asks == nil || one.Input != nil {
 		return
 	}
-	if a.Withdrawn {
-		one.withdraw()
-	} else {
-		one.Question.Received = a
+	if !a.Withdrawn {
+		one.asks.Received = a
 		one.question.touch()
-		one.Question, one.question = nil, nil
+		one.asks = nil
 	}
 	one.changed()
 }
 
 // changed notes that the call has changed.
 func (c *call) changed() {
+	if c.Input == nil {
+		c.withdraw()
+	}
 	c.at.touch()
-	if s := c.State(); c.SettledAt == 0 && (s == Denied || s == Done) {
+	if c.SettledAt == 0 && c.State().Settled() {
 		c.SettledAt = c.at.message.revision
 	}
 }
 
 // withdraw ends the open question of a call.
 func (c *call) withdraw() {
-	if c.Question == nil {
-		return
+	if c.asks != nil {
+		c.asks.Withdrawn = true
+		c.question.touch()
+		c.asks = nil
 	}
-	c.Question.Withdrawn = true
-	c.question.touch()
-	c.Question, c.question = nil, nil
 }
 
 // world adds an environment event, or changes it if a hook has.
-func (t *turn) world(e *event.EnvEvent) {
+func (t *exchange) world(e *event.EnvEvent) {
 	for i, p := range t.answer.Parts {
 		if known, is := p.(*World); is && known.ID == e.ID {
 			known.EnvEvent = e
@@ -441,7 +435,7 @@ func (t *turn) world(e *event.EnvEvent) {
 	t.add(&World{e})
 }
 
-func (t *turn) status(s *event.StatusChange) {
+func (t *exchange) status(s *event.StatusChange) {
 	switch s.Status {
 	case event.StatusTurnEnded:
 		t.end(s)
@@ -451,7 +445,7 @@ func (t *turn) status(s *event.StatusChange) {
 }
 
 // end ends the turn. What has no result has none any more.
-func (t *turn) end(s *event.StatusChange) {
+func (t *exchange) end(s *event.StatusChange) {
 	t.ended = true
 	t.answer.Ended = Presentable(s)
 	t.answer.revision++
@@ -459,10 +453,7 @@ func (t *turn) end(s *event.StatusChange) {
 		t.whole(id)
 	}
 	for _, id := range slices.Sorted(maps.Keys(t.calls)) { // the order in which they are settled is that of their results
-		one := t.calls[id]
-		if s := one.State(); !one.Foreign && s != Done && s != Denied {
-			one.withdraw()
-			one.Over = true
+		if one := t.calls[id]; one.Over && one.SettledAt == 0 {
 			one.changed()
 		}
 	}

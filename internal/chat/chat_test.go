@@ -9,6 +9,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/chat"
 	"github.com/threadmill/threadmill/internal/chat/chattest"
+	"github.com/threadmill/threadmill/internal/turn"
 )
 
 // TestCallStates: what has become of a call, and whether the turn waits for somebody.
@@ -19,27 +20,27 @@ func TestCallStates(t *testing.T) {
 	vote.Approval.Missing = 1
 	for name, test := range map[string]struct {
 		events []event.AgentEvent
-		want   chat.State
+		want   turn.State
 		waits  bool
 	}{
-		"runs":                        {nil, chat.Running, false},
-		"a request":                   {[]event.AgentEvent{request}, chat.WaitsForPerson, true},
-		"one of two votes":            {[]event.AgentEvent{request, vote}, chat.WaitsForPerson, true},
-		"approved":                    {[]event.AgentEvent{request, approve}, chat.Running, false},
-		"asked again":                 {[]event.AgentEvent{request, approve, chattest.Request(c, 2)}, chat.WaitsForPerson, true},
-		"a decision of before":        {[]event.AgentEvent{chattest.Request(c, 2), deny}, chat.WaitsForPerson, true},
-		"taken back":                  {[]event.AgentEvent{request, approve, chattest.Decision(c, event.DecisionRevoked, 0)}, chat.WaitsForPerson, true},
-		"denied, which has a result":  {[]event.AgentEvent{request, deny, chattest.Result(c, "denied")}, chat.Denied, false},
-		"expired":                     {[]event.AgentEvent{request, chattest.Decision(c, event.DecisionExpired, 0)}, chat.Denied, false},
-		"denied without a request":    {[]event.AgentEvent{deny}, chat.Denied, false},
-		"for a client":                {[]event.AgentEvent{chattest.ForClient(c)}, chat.WaitsForClient, true},
-		"for a client, once approved": {[]event.AgentEvent{request, approve, chattest.ForClient(c)}, chat.WaitsForClient, true},
-		"answered by the client":      {[]event.AgentEvent{chattest.ForClient(c), chattest.Result(c, "x")}, chat.Done, false},
-		"a question":                  {[]event.AgentEvent{chattest.Question(c, 1)}, chat.WaitsForInput, true},
-		"another answer":              {[]event.AgentEvent{chattest.Question(c, 2), chattest.Answer(c, 1)}, chat.WaitsForInput, true},
-		"an answer":                   {[]event.AgentEvent{chattest.Question(c, 1), chattest.Answer(c, 1)}, chat.Running, false},
-		"a question, and the end":     {[]event.AgentEvent{chattest.Question(c, 1), chattest.Result(c, "x")}, chat.Done, false},
-		"stopped":                     {[]event.AgentEvent{request, chattest.Ended("interrupted", "")}, chat.Done, false},
+		"runs":                        {nil, turn.Running, false},
+		"a request":                   {[]event.AgentEvent{request}, turn.WaitsForApproval, true},
+		"one of two votes":            {[]event.AgentEvent{request, vote}, turn.WaitsForApproval, true},
+		"approved":                    {[]event.AgentEvent{request, approve}, turn.Running, false},
+		"asked again":                 {[]event.AgentEvent{request, approve, chattest.Request(c, 2)}, turn.WaitsForApproval, true},
+		"a decision of before":        {[]event.AgentEvent{chattest.Request(c, 2), deny}, turn.WaitsForApproval, true},
+		"taken back":                  {[]event.AgentEvent{request, approve, chattest.Decision(c, event.DecisionRevoked, 0)}, turn.Running, false},
+		"denied, which has a result":  {[]event.AgentEvent{request, deny, chattest.Result(c, "denied")}, turn.Denied, false},
+		"expired":                     {[]event.AgentEvent{request, chattest.Decision(c, event.DecisionExpired, 0)}, turn.Expired, false},
+		"denied without a request":    {[]event.AgentEvent{deny}, turn.Denied, false},
+		"for a client":                {[]event.AgentEvent{chattest.ForClient(c)}, turn.WaitsForClient, true},
+		"for a client, once approved": {[]event.AgentEvent{request, approve, chattest.ForClient(c)}, turn.WaitsForClient, true},
+		"answered by the client":      {[]event.AgentEvent{chattest.ForClient(c), chattest.Result(c, "x")}, turn.Done, false},
+		"a question":                  {[]event.AgentEvent{chattest.Question(c, 1)}, turn.WaitsForInput, true},
+		"another answer":              {[]event.AgentEvent{chattest.Question(c, 2), chattest.Answer(c, 1)}, turn.WaitsForInput, true},
+		"an answer":                   {[]event.AgentEvent{chattest.Question(c, 1), chattest.Answer(c, 1)}, turn.Running, false},
+		"a question, and the end":     {[]event.AgentEvent{chattest.Question(c, 1), chattest.Result(c, "x")}, turn.Done, false},
+		"stopped":                     {[]event.AgentEvent{request, chattest.Ended("interrupted", "")}, turn.Interrupted, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := append([]event.AgentEvent{chattest.Asked("e"), chattest.Said("r", "bot", "a"), chattest.Call("r", c, "f")}, test.events...)
@@ -100,7 +101,7 @@ func TestQuestionsOfSubAgents(t *testing.T) {
 	assert.Equal(t, 1, c.Unsettled("e"), "the call that asks the sub-agent")
 
 	parts = chattest.Read(append(events, chattest.Answer("s", 3), chattest.Request("s", 2))...).Answer("e").Parts
-	assert.Equal(t, chat.WaitsForPerson, parts[4].(*chat.Call).State(), "it is shown when it needs approval")
+	assert.Equal(t, turn.WaitsForApproval, parts[4].(*chat.Call).State(), "it is shown when it needs approval")
 }
 
 // TestLiveAndStored: a chat that was followed is the same as one that was loaded.
@@ -133,7 +134,7 @@ func TestMessageThatJoins(t *testing.T) {
 	first, joined := c.Answer("e"), c.Answer("j")
 	assert.True(t, first.Left && first.Over() && first.Ended == nil)
 	assert.Len(t, first.Parts, 2)
-	assert.Equal(t, chat.Done, first.Parts[1].(*chat.Call).State())
+	assert.Equal(t, turn.Done, first.Parts[1].(*chat.Call).State())
 	assert.Equal(t, []chat.Part{&chat.Text{Reply: "s", Agent: "bot", Content: "b", Done: true}}, joined.Parts)
 	assert.Equal(t, "completed", joined.Ended.Turn)
 	assert.Equal(t, []string{"e", "e.reply", "j", "j.reply"}, []string{c.Messages[0].ID, c.Messages[1].ID, c.Messages[2].ID, c.Messages[3].ID})

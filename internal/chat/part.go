@@ -1,6 +1,9 @@
 package chat
 
-import "github.com/threadmill/threadmill/event"
+import (
+	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/turn"
+)
 
 // Part is a part of an answer: a [Text], [Thought], [Call], [Ask], [Decided], [Question], [Found], [World], [Notice] or
 // [Failure]. Parts change while a turn goes on, and stay at their place.
@@ -22,39 +25,14 @@ type Thought struct {
 	Done         bool
 }
 
-// Call is a tool call.
+// Call is a tool call, and the reply that makes it.
 type Call struct {
-	ID, Reply, Agent string
-	Tool, Arguments  string
+	*turn.Call
+	Reply string
 
-	// Foreign means that the call is one of a sub-agent, of which this thread knows only that it asks, and what was
-	// decided.
-	Foreign bool
-
-	// Request is the last request for a decision, Decision the last decision or vote. They may be of different rounds.
-	Request  *event.ApprovalRequest
-	Decision *event.Approval
-
-	// ForClient means that a connected client runs it, and has been asked to, in the revision AskedAt of the message.
-	ForClient bool
-	AskedAt   int
-
-	// Question is the request for input that it waits for. It is no state of a Foreign call.
-	Question *Question
-
-	Result *Result
-
-	// Over means that the turn has ended without a result.
-	Over bool
-
-	// SettledAt is the revision of the message in which it was denied, or done.
-	SettledAt int
-}
-
-// Result is the result of a call.
-type Result struct {
-	Output  string
-	IsError bool
+	// AskedAt is the revision of the message in which a connected client was asked to run it, SettledAt that in which it was
+	// settled.
+	AskedAt, SettledAt int
 }
 
 // Ask stands where a decision on a call was asked for first.
@@ -100,65 +78,6 @@ func (*Found) part()    {}
 func (*World) part()    {}
 func (*Notice) part()   {}
 func (*Failure) part()  {}
-
-// State is what has become of a call.
-type State string
-
-// The states of a call.
-const (
-	Running        State = "running"
-	WaitsForPerson State = "waits for a decision"
-	WaitsForClient State = "waits for a client"
-	WaitsForInput  State = "waits for input"
-	Denied         State = "denied"
-	Done           State = "done"
-)
-
-// State returns what has become of the call.
-func (c *Call) State() State {
-	decided := c.decided()
-	switch {
-	case decided == event.DecisionDeny, decided == event.DecisionExpired:
-		return Denied
-	case c.Result != nil, c.Over:
-		return Done
-	case c.Foreign && (decided != "" || c.Request == nil):
-		return Done // what follows is in the sub-agent's thread
-	case c.Question != nil:
-		return WaitsForInput
-	case c.ForClient:
-		return WaitsForClient
-	case c.Request != nil && decided == "":
-		return WaitsForPerson
-	}
-	return Running
-}
-
-// Waits reports whether the call goes on only after somebody has answered.
-func (c *Call) Waits() bool {
-	s := c.State()
-	return s == WaitsForPerson || s == WaitsForClient || c.Question != nil
-}
-
-// Approved reports whether there was a request that has been decided on, and the decision.
-func (c *Call) Approved() (approved, known bool) {
-	d := c.decided()
-	return d == event.DecisionApprove, d != ""
-}
-
-// decided returns the decision that counts: the one on the last request, once no vote is missing.
-func (c *Call) decided() event.Decision {
-	d := c.Decision
-	if d == nil || d.Missing > 0 || c.Request != nil && round(d.Round) < round(c.Request.Round) {
-		return ""
-	}
-	if d.Decision == event.DecisionRevoked {
-		return ""
-	}
-	return d.Decision
-}
-
-func round(n int) int { return max(n, event.FirstRound) }
 
 // ApprovalID returns the id of a request for a decision. An answer to a request that has been replaced, such as one for
 // arguments that have changed, has the id of that one.

@@ -142,7 +142,7 @@ func (a chatCommands) newSession(c chatting, id string) (*session, signals.Start
 	}
 	return &session{
 		app: a.app, stream: stream, thread: id, again: c.again, me: me, settle: a.settle,
-		screen: screen{out: a.stdout, view: r}, questions: questions{decided: map[string]int{}}, title: start.Title, names: start.Agents,
+		screen: screen{out: a.stdout, view: r}, questions: questions{sent: map[string]bool{}}, title: start.Title, names: start.Agents,
 		items: make(chan event.AgentEvent), done: make(chan func()),
 		own: map[string]int{}, lost: map[string]bool{}, swallow: map[string]int{}, unanswered: map[string]bool{},
 	}, start, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/tool"
 )
@@ -218,29 +219,26 @@ func inputProblem(thread string, a signals.InputAnswers, outcome signals.DecideO
 
 // asksInput handles a request for input.
 func (s *session) asksInput(e event.AgentEvent) {
-	if e.Input != nil && !slices.ContainsFunc(s.inputs, func(q event.InputRequest) bool { return q.ToolCallID == e.Input.ToolCallID && q.Round >= e.Input.Round }) {
-		s.settleInput(e.Input.ToolCallID)
-		s.inputs = append(s.inputs, *e.Input)
+	if e.Input != nil {
+		s.reopen(recordid.InputRequest(e.Input.ToolCallID, e.Input.Round))
+		s.calls.Apply(e)
 	}
-}
-
-// settleInput removes the request for input of a call.
-func (s *session) settleInput(toolCallID string) {
-	s.inputs = slices.DeleteFunc(s.inputs, func(q event.InputRequest) bool { return q.ToolCallID == toolCallID })
 }
 
 // answerInput answers the oldest request for input.
 func (s *session) answerInput(ctx context.Context, f answering, arg string) {
-	if len(s.inputs) == 0 {
+	inputs := s.inputs()
+	if len(inputs) == 0 {
 		s.print(s.view.Note("no tool asks for input"))
 		return
 	}
 	f.By = s.me
-	if err := f.fill(s.inputs[0], fieldValues(arg)); err != nil {
+	if err := f.fill(inputs[0], fieldValues(arg)); err != nil {
 		s.print(s.view.Fail(err.Error()))
 		return
 	}
-	s.settleInput(f.ToolCallID)
+	id := recordid.InputRequest(f.ToolCallID, f.Round)
+	s.sent[id] = true
 	s.deciding++
 	go func() {
 		var got signals.DecideOutcome
@@ -251,6 +249,7 @@ func (s *session) answerInput(ctx context.Context, f answering, arg string) {
 		s.hand(ctx, func() {
 			s.deciding--
 			if _, refused := errors.AsType[*signals.DecisionError](err); err != nil && !refused {
+				s.sent[id] = false
 				s.print(s.view.Fail(s.app.explain(about(s.thread, err))))
 			} else if problem := inputProblem(s.thread, f.InputAnswers, got); problem != "" {
 				s.print(s.view.Warn(problem))

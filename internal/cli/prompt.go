@@ -4,56 +4,66 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/cli/render"
+	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/turn"
 	"github.com/threadmill/threadmill/signals"
 )
 
-// everyRound is the round of a call that needs no further decision.
-const everyRound = math.MaxInt
-
-// roundOf counts from 1.
-func roundOf(round int) int { return max(round, 1) }
-
 // questions are the tool calls that wait for an answer.
 type questions struct {
-	asks     []request      // the first is the current question
-	decided  map[string]int // the last settled round of each call
+	calls    turn.Calls
 	deciding int
 
-	// inputs are the open requests for input, the oldest first.
-	inputs []event.InputRequest
+	// sent are the requests that were answered from here, by their ids: false if the answer did not arrive, so that they can
+	// be asked again.
+	sent map[string]bool
 }
 
-// add queues a question, and reports whether it is now the current one.
-func (q *questions) add(req request) bool {
-	known := func(other request) bool { return other.ToolCallID == req.ToolCallID }
-	if roundOf(req.Round) <= q.decided[req.ToolCallID] || slices.ContainsFunc(q.asks, known) {
-		return false
+// asks returns the requests for approval that were not answered from here. The first is the current question.
+func (q *questions) asks() (out []request) {
+	for _, c := range q.calls.Waiting() {
+		if c.State() == turn.WaitsForApproval && !q.answered(event.ApprovalCallID(c.ID, c.Request.Round)) {
+			out = append(out, *c.Request)
+		}
 	}
-	q.asks = append(q.asks, req)
-	return len(q.asks) == 1
+	return out
 }
 
-// settle removes the question about a call, up to a round. It returns the next question, if the
-// removed one was the current one.
-func (q *questions) settle(toolCallID string, round int) *request {
-	if toolCallID == "" {
-		return nil
+// inputs returns the requests for input that were not answered from here, the oldest first.
+func (q *questions) inputs() (out []event.InputRequest) {
+	for _, c := range q.calls.Waiting() {
+		if c.Input != nil && !q.answered(recordid.InputRequest(c.ID, c.Input.Round)) {
+			out = append(out, *c.Input)
+		}
 	}
-	q.decided[toolCallID] = max(q.decided[toolCallID], round)
-	i := slices.IndexFunc(q.asks, func(req request) bool { return req.ToolCallID == toolCallID && roundOf(req.Round) <= round })
-	if i < 0 {
-		return nil
+	return out
+}
+
+func (q *questions) answered(id string) bool {
+	_, sent := q.sent[id]
+	return sent
+}
+
+// reopen lets a request be asked again whose answer did not arrive.
+func (q *questions) reopen(id string) {
+	if !q.sent[id] {
+		delete(q.sent, id)
 	}
-	q.asks = slices.Delete(q.asks, i, i+1)
-	if i > 0 || len(q.asks) == 0 {
-		return nil
+}
+
+// change changes the questions, and asks the current one unless it was asked before.
+func (s *session) change(how func()) {
+	before := s.asks()
+	how()
+	now := s.asks()
+	if len(now) > 0 && (len(before) == 0 || render.Asking(now[0]) != render.Asking(before[0])) {
+		s.print(s.view.Question(now[0]))
 	}
-	return &q.asks[0]
 }
 
 // asked handles an approval request: a first one, a later round, or a reminder.
@@ -61,49 +71,19 @@ func (s *session) asked(e event.AgentEvent) {
 	if e.Request == nil {
 		return
 	}
-	req := *e.Request
-	at := slices.IndexFunc(s.asks, func(known request) bool { return known.ToolCallID == req.ToolCallID })
-	switch {
-	case req.Reminder == 0:
-		s.ask(req)
-	case roundOf(req.Round) <= s.decided[req.ToolCallID]:
-		s.print(s.view.Event(e)) // a reminder
-	case at < 0:
-		s.ask(req)
-	case at == 0:
-		s.print(s.view.Question(req))
-	}
-}
-
-// approval handles a decision.
-func (s *session) approval(e event.AgentEvent) {
-	a := e.Approval
-	if a == nil {
-		return
-	}
-	s.print(s.view.Event(e))
-	if a.Missing == 0 && a.Decision != event.DecisionRevoked {
-		s.settleAsk(a.ToolCallID, roundOf(a.Round))
-	}
-}
-
-// ask asks the question about a tool call, or queues it behind the current one.
-func (s *session) ask(req request) {
-	if s.add(req) {
-		s.print(s.view.Question(req))
-	}
-}
-
-// settleAsk removes the question about a call, and asks the next one.
-func (s *session) settleAsk(toolCallID string, round int) {
-	if next := s.questions.settle(toolCallID, round); next != nil {
-		s.print(s.view.Question(*next))
+	s.change(func() {
+		s.reopen(event.ApprovalCallID(e.Request.ToolCallID, e.Request.Round))
+		s.calls.Apply(e)
+	})
+	asks := slices.ContainsFunc(s.asks(), func(req request) bool { return req.ToolCallID == e.Request.ToolCallID })
+	if e.Request.Reminder > 0 && !asks {
+		s.print(s.view.Event(e))
 	}
 }
 
 // answer takes a line as the answer to the current question.
 func (s *session) answer(ctx context.Context, text string) {
-	req := s.asks[0]
+	req := s.asks()[0]
 	d := signals.Decide{
 		ToolCallID: req.ToolCallID, Scope: event.ScopeOnce, By: s.me, Agent: req.Agent, ToolName: req.ToolName, Round: req.Round, Digest: req.Digest,
 	}
@@ -125,8 +105,8 @@ func (s *session) answer(ctx context.Context, text string) {
 
 func (s *session) decide(ctx context.Context, d signals.Decide) {
 	s.deciding++
-	round := roundOf(d.Round)
-	s.settleAsk(d.ToolCallID, round)
+	id := event.ApprovalCallID(d.ToolCallID, d.Round)
+	s.change(func() { s.sent[id] = true })
 	go func() {
 		var got signals.DecideResult
 		err := s.persist(ctx, func(ctx context.Context) (err error) {
@@ -136,7 +116,7 @@ func (s *session) decide(ctx context.Context, d signals.Decide) {
 		s.hand(ctx, func() {
 			s.deciding--
 			if _, refused := errors.AsType[*signals.DecisionError](err); err != nil && !refused {
-				s.decided[d.ToolCallID] = round - 1 // so that it can be asked again
+				s.sent[id] = false
 				s.print(s.view.Fail(s.app.explain(about(s.thread, err))))
 			} else if problem := outcomeProblem(s.thread, d, got.Result); problem != "" {
 				s.print(s.view.Warn(problem))
@@ -156,19 +136,20 @@ func (s *session) listApprovals(ctx context.Context) {
 			return
 		}
 		s.showWaiting(waiting)
-		if len(s.asks) == 0 {
+		asks := s.asks()
+		if len(asks) == 0 {
 			s.print(s.view.Note(fmt.Sprintf("%d waiting, for others", len(waiting.Approvals)+len(waiting.ClientCalls)+len(waiting.Inputs))))
 			return
 		}
 		s.print(s.view.Note(fmt.Sprintf("%d waiting", len(waiting.Approvals))))
-		s.print(s.view.Question(s.asks[0]))
+		s.print(s.view.Question(asks[0]))
 	})
 }
 
 // showWaiting asks the pending questions, and shows the pending client calls.
 func (s *session) showWaiting(waiting signals.Approvals) {
 	for _, req := range waiting.Approvals {
-		s.ask(req)
+		s.asked(event.AgentEvent{Type: event.EventApprovalRequest, Request: &req})
 	}
 	for _, q := range waiting.Inputs {
 		e := event.AgentEvent{Type: event.EventInputRequest, Input: &q}

@@ -165,7 +165,7 @@ func (s *session) busy() bool {
 
 // ready reports whether the next line can be processed now.
 func (s *session) ready() bool {
-	return s.console != nil || !s.busy() || len(s.asks)+len(s.inputs) > 0 && s.deciding == 0
+	return s.console != nil || !s.busy() || len(s.asks())+len(s.inputs()) > 0 && s.deciding == 0
 }
 
 // accept handles a line of input.
@@ -187,7 +187,7 @@ func (s *session) line(ctx context.Context, line string) {
 		s.send(ctx, text[1:])
 	case strings.HasPrefix(text, "/"):
 		s.command(ctx, text)
-	case len(s.asks) > 0:
+	case len(s.asks()) > 0:
 		s.answer(ctx, text)
 	case text != "":
 		s.send(ctx, line)
@@ -199,9 +199,6 @@ func (s *session) event(e event.AgentEvent) {
 	switch e.Type {
 	case event.EventApprovalRequest:
 		s.asked(e)
-		return
-	case event.EventApproval:
-		s.approval(e)
 		return
 	case event.EventMessage:
 		if s.isOwn(e.Message) {
@@ -224,26 +221,12 @@ func (s *session) event(e event.AgentEvent) {
 	case event.EventInputRequest:
 		s.begin()
 		s.asksInput(e)
-	case event.EventInputReceived:
-		s.settleInput(e.ToolCallID)
 	case event.EventStream, event.EventThought, event.EventToolCall, event.EventToolProgress, event.EventClientCall:
 		s.begin()
-	case event.EventToolResult, event.EventEnvironment, event.EventRetrieval, event.EventReset, event.EventGap:
+	case event.EventApproval, event.EventInputReceived, event.EventToolResult, event.EventEnvironment, event.EventRetrieval, event.EventReset, event.EventGap:
 	}
 	s.print(s.view.Event(e))
-	s.settleAsk(resultOf(e), everyRound)
-	s.settleInput(resultOf(e))
-}
-
-// resultOf returns the id of the tool call whose result e is.
-func resultOf(e event.AgentEvent) string {
-	switch {
-	case e.Type == event.EventToolResult:
-		return e.ToolCallID
-	case e.Type == event.EventMessage && e.Message != nil && e.Message.SenderType == event.CreatedByTool:
-		return e.Message.ToolCallID
-	}
-	return ""
+	s.change(func() { s.calls.Apply(e) })
 }
 
 func (s *session) status(e event.AgentEvent) {
@@ -349,7 +332,7 @@ func (s *session) hand(ctx context.Context, outcome func()) {
 
 // prompt stands before the input.
 func (s *session) prompt() string {
-	if len(s.asks) > 0 {
+	if len(s.asks()) > 0 {
 		return "allow? › "
 	}
 	return "› "
@@ -369,7 +352,7 @@ func (s *session) showStatus() {
 		at.Busy = lostText
 	case s.stopping:
 		at.Busy = "stopping · Ctrl-C again leaves"
-	case len(s.asks) > 0:
+	case len(s.asks()) > 0:
 	case s.busy() || s.active:
 		at.Busy, at.Since = "working · Ctrl-C stops", s.since
 		if waiting := s.turns - 1; waiting > 0 {

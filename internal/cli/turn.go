@@ -81,7 +81,7 @@ func (s *session) command(ctx context.Context, text string) {
 
 // send posts a message, behind the turn in progress.
 func (s *session) send(ctx context.Context, text string) {
-	if s.console != nil && len(s.asks) == 0 && (s.active || s.turns > 0) {
+	if s.console != nil && len(s.asks()) == 0 && (s.active || s.turns > 0) {
 		s.print(s.view.Note("queued: it is answered after this turn; /steer text is said into it"))
 	}
 	s.post(ctx, text, "")

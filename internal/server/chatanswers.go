@@ -13,6 +13,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/chat"
 	"github.com/threadmill/threadmill/internal/chat/aisdk"
+	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/recordid"
 	"github.com/threadmill/threadmill/signals"
 )
@@ -172,10 +173,10 @@ func (h *chatHandlers) requested(ctx context.Context, threadID string, waiting s
 	return q, open, err
 }
 
-// open reports whether the store has a request and none of the records that end it.
-func (h *chatHandlers) open(ctx context.Context, threadID, request string, ends ...string) (bool, error) {
-	records, err := h.store.RecordsByID(ctx, h.key(threadID), append(ends, request)...)
-	return err == nil && len(records) == 1 && records[0].ID == request, err
+// open reports whether a call waits, by the records of its request and of what ends it.
+func (h *chatHandlers) open(ctx context.Context, threadID string, ids ...string) (bool, error) {
+	records, err := h.store.RecordsByID(ctx, h.key(threadID), ids...)
+	return len(feed.Calls(records).Waiting()) > 0, err
 }
 
 func (h *chatHandlers) answerInput(ctx context.Context, threadID, sender string, q event.InputRequest, p inputPayload) error {

@@ -2,13 +2,13 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
-	"github.com/threadmill/threadmill/internal/names/addressing"
+	"github.com/threadmill/threadmill/internal/feed"
+	"github.com/threadmill/threadmill/internal/turn"
 	"github.com/threadmill/threadmill/signals"
 	"github.com/threadmill/threadmill/signals/threadclient"
 	"github.com/threadmill/threadmill/store"
@@ -77,72 +77,28 @@ func (w waitingLists) threads(ctx context.Context, n int) ([]store.Thread, error
 	return rows, nil
 }
 
-// waitingIn returns what waits, from the records of a thread that [store.ThreadLists].WaitingRecords returns. A call waits for its
-// newest request.
-func waitingIn(records []event.Record) signals.Approvals {
-	var out signals.Approvals
-	for _, r := range records {
-		switch r.Type {
-		case event.TypeApprovalRequest:
-			var q event.ApprovalRequest
-			if json.Unmarshal(r.Payload, &q) == nil {
-				askApproval(&out, q)
-			}
-		case event.TypeInputRequest:
-			var q event.InputRequest
-			if json.Unmarshal(r.Payload, &q) == nil {
-				removeRequests(&out, q.ToolCallID)
-				out.Inputs = append(out.Inputs, q)
-			}
-		case event.TypeApproval:
-			var a event.Approval
-			if json.Unmarshal(r.Payload, &a) == nil {
-				vote(&out, a)
-			}
-		case event.TypeClientCall:
-			var c event.ClientCall
-			if json.Unmarshal(r.Payload, &c) == nil {
-				out.ClientCalls = append(out.ClientCalls, c)
-			}
+// waitingIn returns what waits, from the records of a thread that [store.ThreadLists].WaitingRecords returns.
+func waitingIn(records []event.Record) (out signals.Approvals) {
+	for _, c := range feed.Calls(records).Waiting() {
+		switch {
+		case c.Input != nil:
+			out.Inputs = append(out.Inputs, *c.Input)
+		case c.Client != nil:
+			out.ClientCalls = append(out.ClientCalls, *c.Client)
+		default:
+			out.Approvals = append(out.Approvals, listedRequest(c))
 		}
 	}
 	return out
 }
 
-// askApproval adds a request. A reminder changes nothing but the votes, which have records of their own.
-func askApproval(out *signals.Approvals, q event.ApprovalRequest) {
-	if q.Reminder > 0 && requestAt(out, q.ToolCallID) >= 0 {
-		return
-	}
-	removeRequests(out, q.ToolCallID)
+// listedRequest returns the request of a call as lists have it: with all votes, and not that it was repeated.
+func listedRequest(c *turn.Call) event.ApprovalRequest {
+	q := *c.Request
+	q.Votes, q.Reminder = c.Votes, 0
 	if whole := q.Arguments; len(whole) > maxListedArguments {
 		kept := strings.ToValidUTF8(whole[:maxListedArguments], "")
 		q.Arguments = fmt.Sprintf("%s… (%d bytes in all; the approval_request record has them whole)", kept, len(whole))
 	}
-	out.Approvals = append(out.Approvals, q)
-}
-
-// vote adds an approval to the request that it is for, or ends it.
-func vote(out *signals.Approvals, a event.Approval) {
-	at := requestAt(out, a.ToolCallID)
-	if at < 0 || a.Decision == event.DecisionRevoked || max(a.Round, event.FirstRound) != max(out.Approvals[at].Round, event.FirstRound) {
-		return
-	}
-	q := &out.Approvals[at]
-	switch {
-	case a.Missing == 0:
-		removeRequests(out, a.ToolCallID)
-	case !slices.ContainsFunc(q.Votes, func(v event.Vote) bool { return addressing.SamePerson(v.By, a.By) }):
-		q.Votes = append(q.Votes, event.Vote{By: a.By, At: a.DecidedAt, Reason: a.Reason})
-	}
-}
-
-func requestAt(out *signals.Approvals, toolCallID string) int {
-	return slices.IndexFunc(out.Approvals, func(q event.ApprovalRequest) bool { return q.ToolCallID == toolCallID })
-}
-
-// removeRequests removes the earlier requests of a call.
-func removeRequests(out *signals.Approvals, toolCallID string) {
-	out.Approvals = slices.DeleteFunc(out.Approvals, func(q event.ApprovalRequest) bool { return q.ToolCallID == toolCallID })
-	out.Inputs = slices.DeleteFunc(out.Inputs, func(q event.InputRequest) bool { return q.ToolCallID == toolCallID })
+	return q
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/threadmill/threadmill/internal/chat"
 	"github.com/threadmill/threadmill/internal/names/builtin"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/turn"
 )
 
 // Config configures an [Encoder].
@@ -261,9 +262,9 @@ func (e *Encoder) Pause(m *chat.Message) []Event {
 		case asks && question.Open():
 			out.Interrupts = append(out.Interrupts, inputInterrupt(question))
 		case !is:
-		case call.State() == chat.WaitsForPerson:
+		case call.State() == turn.WaitsForApproval:
 			out.Interrupts = append(out.Interrupts, approvalInterrupt(call.Request, e.old()))
-		case call.State() == chat.WaitsForClient:
+		case call.State() == turn.WaitsForClient:
 			pending = append(pending, call.ID)
 		}
 	}
@@ -453,7 +454,7 @@ func (e *Encoder) settle(has *shown, c *chat.Call) []Event {
 	if has.agent {
 		has.agent = false
 		ends := Event{Type: "SUBAGENT_FINISHED", SubagentRunID: c.ID, Outcome: &Outcome{Type: "success"}}
-		if c.State() == chat.Denied || c.Result == nil || c.Result.IsError {
+		if c.State().Refused() || c.Result == nil || c.Result.IsError {
 			ends = Event{Type: "SUBAGENT_ERROR", SubagentRunID: c.ID, Message: result}
 		}
 		out = append(out, ends)
@@ -483,9 +484,9 @@ func ResultID(callID string) string { return callID + ".result" }
 // resultOf returns the result of a call, if it is over.
 func resultOf(c *chat.Call) (content string, over bool) {
 	switch state := c.State(); {
-	case state == chat.Denied:
+	case state.Refused():
 		return "denied", true
-	case state != chat.Done:
+	case !state.Settled():
 		return "", false
 	case c.Result != nil:
 		return c.Result.Output, true

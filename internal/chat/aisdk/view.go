@@ -9,6 +9,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/chat"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/turn"
 )
 
 // RequestInput is the name of the tool whose calls stand for the questions of tools. The client answers such a call with its
@@ -87,32 +88,31 @@ func (e *Encoder) tool(c *chat.Call) *UIPart {
 	if p.Input = json.RawMessage(c.Arguments); !valid {
 		p.Input = quoted(c.Arguments)
 	}
-	approved, decided := c.Approved()
-	state := c.State()
-	if c.Request != nil || state == chat.Denied {
+	decided, state := c.Decided(), c.State()
+	if c.Request != nil || state.Refused() {
 		p.Approval = &UIApproval{ID: c.ID}
 		if c.Request != nil {
 			p.Approval.ID = chat.ApprovalID(c.Request)
 		}
-		if decided {
-			p.Approval.Approved, p.Approval.Reason = &approved, c.Decision.Reason
+		if decided != nil {
+			p.Approval.Approved, p.Approval.Reason = new(decided.Decision == event.DecisionApprove), decided.Reason
 		}
 	}
-	switch state {
-	case chat.WaitsForPerson:
+	switch {
+	case state == turn.WaitsForApproval:
 		p.State = approvalRequested
-	case chat.Denied:
+	case state.Refused():
 		p.State = outputDenied
-	case chat.Done:
+	case state.Settled():
 		e.output(p, c)
-	case chat.WaitsForClient:
+	case state == turn.WaitsForClient:
 		p.State = inputAvailable
 	default:
 		if p.State = inputAvailable; p.Approval != nil {
 			p.State = approvalResponded
 		}
 	}
-	if !valid && p.Approval == nil && state != chat.Done {
+	if !valid && p.Approval == nil && !state.Settled() {
 		p.State, p.ErrorText = outputError, notJSON
 	}
 	return p

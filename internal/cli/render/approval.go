@@ -14,18 +14,18 @@ import (
 
 // Question returns the question whether a tool call may run.
 func (r *Renderer) Question(a event.ApprovalRequest) term.Text {
-	r.shown["request/"+asking(a)] = true
+	r.shown["request/"+Asking(a)] = true
 	r.line(bold, r.wants(a)+". Allow? [y]es once / [s]ession / [n]o / reason")
 	return r.take()
 }
 
-// asking describes the kind of a request: a later round, or a reminder.
-func asking(a event.ApprovalRequest) string {
+// Asking identifies a request: a later round, or a reminder.
+func Asking(a event.ApprovalRequest) string {
 	return fmt.Sprintf("%s/%d/%d", a.ToolCallID, a.Round, a.Reminder)
 }
 
 func (r *Renderer) request(a event.ApprovalRequest) {
-	if !r.once("request", asking(a)) {
+	if !r.once("request", Asking(a)) {
 		return
 	}
 	r.line(bold, "? "+r.wants(a))

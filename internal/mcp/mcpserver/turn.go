@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/threadmill/threadmill/event"
+	"github.com/threadmill/threadmill/internal/turn"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -27,25 +28,34 @@ type reply struct {
 	id string
 }
 
-// turn folds the events of a thread into the state of the turn of one event.
-type turn struct {
+// awaited folds the events of a thread into the state of the turn of one event.
+type awaited struct {
 	event string // the posted event
 	of    string // the event whose turn it is: another one if the posted event joined a turn
 
 	said    map[string]reply // the last message of each agent
 	replies []reply          // those that ended a run
-	waiting map[string]bool  // calls that may wait for a person
+	calls   turn.Calls
 	failure string
 	ended   *event.StatusChange
 	line    string
 }
 
-func newTurn(eventID string) *turn {
-	return &turn{event: eventID, said: map[string]reply{}, waiting: map[string]bool{}}
+func newTurn(eventID string) *awaited { return &awaited{event: eventID, said: map[string]reply{}} }
+
+// waiting returns the calls that may wait for a person.
+func (t *awaited) waiting() map[string]bool {
+	out := map[string]bool{}
+	for _, c := range t.calls.Waiting() {
+		if c.Client == nil {
+			out[c.ID] = true
+		}
+	}
+	return out
 }
 
 // apply takes the next event, and returns a line about it if something new happens.
-func (t *turn) apply(e event.AgentEvent) string {
+func (t *awaited) apply(e event.AgentEvent) string {
 	if t.of == "" {
 		switch {
 		case e.Type == event.EventMessage && e.MessageID == t.event,
@@ -58,6 +68,7 @@ func (t *turn) apply(e event.AgentEvent) string {
 	if e.EventID != t.of {
 		return ""
 	}
+	t.calls.Apply(e)
 	line := t.fold(e)
 	if line == t.line {
 		return ""
@@ -66,7 +77,7 @@ func (t *turn) apply(e event.AgentEvent) string {
 	return line
 }
 
-func (t *turn) fold(e event.AgentEvent) string {
+func (t *awaited) fold(e event.AgentEvent) string {
 	switch e.Type {
 	case event.EventThought:
 		return e.Agent + " is thinking"
@@ -77,25 +88,20 @@ func (t *turn) fold(e event.AgentEvent) string {
 	case event.EventToolCall:
 		return fmt.Sprintf("%s calls %s", e.Agent, e.ToolName)
 	case event.EventToolResult:
-		delete(t.waiting, e.ToolCallID)
 		if e.IsError {
 			return e.ToolName + " has failed"
 		}
 		return e.ToolName + " has ended"
 	case event.EventApprovalRequest:
-		t.waiting[e.Request.ToolCallID] = true
 		return fmt.Sprintf("%s waits for approval of %s", e.Request.Agent, e.Request.ToolName)
 	case event.EventApproval:
 		if e.Approval.Missing > 0 {
 			return fmt.Sprintf("%s needs %d more approvals", e.Approval.ToolName, e.Approval.Missing)
 		}
-		delete(t.waiting, e.Approval.ToolCallID)
 		return fmt.Sprintf("%s: %s by %s", e.Approval.ToolName, e.Approval.Decision, e.Approval.By)
 	case event.EventInputRequest:
-		t.waiting[e.Input.ToolCallID] = true
 		return fmt.Sprintf("%s waits for input to %s", e.Input.Agent, e.Input.ToolName)
 	case event.EventInputReceived:
-		delete(t.waiting, e.Received.ToolCallID)
 		if e.Received.Withdrawn {
 			return e.Received.ToolName + " needs no input any more"
 		}
@@ -117,7 +123,7 @@ func (t *turn) fold(e event.AgentEvent) string {
 }
 
 // message keeps the last message of an agent. A hook may change it later.
-func (t *turn) message(e event.AgentEvent) {
+func (t *awaited) message(e event.AgentEvent) {
 	m := e.Message
 	if m.SenderType != event.CreatedByAgent {
 		return
@@ -129,7 +135,7 @@ func (t *turn) message(e event.AgentEvent) {
 	t.said[m.SenderID] = r
 }
 
-func (t *turn) final(e event.AgentEvent) {
+func (t *awaited) final(e event.AgentEvent) {
 	for _, r := range t.said {
 		if r.id == e.MessageID {
 			t.replies = append(slices.DeleteFunc(t.replies, func(known reply) bool { return known.Agent == r.Agent }), r)
@@ -138,7 +144,7 @@ func (t *turn) final(e event.AgentEvent) {
 	}
 }
 
-func (t *turn) status(s *event.StatusChange) string {
+func (t *awaited) status(s *event.StatusChange) string {
 	switch s.Status {
 	case event.StatusTurnEnded:
 		t.ended = s
@@ -150,7 +156,7 @@ func (t *turn) status(s *event.StatusChange) string {
 }
 
 // result returns the result of a turn that has ended.
-func (t *turn) result(out turnResult) turnResult {
+func (t *awaited) result(out turnResult) turnResult {
 	out.Status = statusCompleted
 	out.Outcome = t.ended.Turn
 	switch t.ended.Turn {
@@ -165,7 +171,7 @@ func (t *turn) result(out turnResult) turnResult {
 }
 
 // texts adds what the agents said.
-func (t *turn) texts(out turnResult) turnResult {
+func (t *awaited) texts(out turnResult) turnResult {
 	var parts []string
 	for _, r := range t.replies {
 		part := r.Text

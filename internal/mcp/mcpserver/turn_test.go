@@ -101,6 +101,8 @@ func TestTurnResult(t *testing.T) {
 // TestTurnWaits: a call waits from its request until its decision, answer or result.
 func TestTurnWaits(t *testing.T) {
 	result := event.AgentEvent{Type: event.EventToolResult, EventID: "e", ToolCallID: "c", ToolName: "sh"}
+	again := asks("c")
+	again.Request.Round = 2
 	for _, tt := range []struct {
 		events []event.AgentEvent
 		waits  bool
@@ -109,7 +111,7 @@ func TestTurnWaits(t *testing.T) {
 		{[]event.AgentEvent{asks("c")}, true, "bot waits for approval of sh"},
 		{[]event.AgentEvent{asks("c"), decided("c", 1)}, true, "sh needs 1 more approvals"},
 		{[]event.AgentEvent{asks("c"), decided("c", 0)}, false, "sh: approve by ann"},
-		{[]event.AgentEvent{asks("c"), decided("c", 0), asks("c")}, true, "bot waits for approval of sh"},
+		{[]event.AgentEvent{asks("c"), decided("c", 0), again}, true, "bot waits for approval of sh"},
 		{[]event.AgentEvent{asks("c"), result}, false, "sh has ended"},
 		{[]event.AgentEvent{questions("c")}, true, "bot waits for input to form"},
 		{[]event.AgentEvent{questions("c"), received("c", false)}, false, "form has the input of ann"},
@@ -122,7 +124,7 @@ func TestTurnWaits(t *testing.T) {
 		for _, e := range tt.events {
 			line = turn.apply(e)
 		}
-		require.Equal(t, tt.waits, turn.waiting["c"], tt.line)
+		require.Equal(t, tt.waits, turn.waiting()["c"], tt.line)
 		require.Equal(t, tt.line, line)
 	}
 	t.Run("the same line is told once in a row", func(t *testing.T) {

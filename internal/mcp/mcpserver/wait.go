@@ -80,7 +80,7 @@ func (s *server) wait(ctx context.Context, c *call, of turnOf, limit time.Durati
 type waiter struct {
 	*server
 	call   *call
-	turn   *turn
+	turn   *awaited
 	thread string
 	since  time.Time
 	posted bool
@@ -122,7 +122,7 @@ func (w *waiter) follow(ctx context.Context) (turnResult, error) {
 			if w.turn.ended != nil {
 				return w.turn.result(w.result()), nil
 			}
-			if (e.Type == event.EventApprovalRequest || e.Type == event.EventInputRequest) && len(w.turn.waiting) > 0 {
+			if (e.Type == event.EventApprovalRequest || e.Type == event.EventInputRequest) && len(w.turn.waiting()) > 0 {
 				settle.Reset(settleTime)
 			}
 			alive.Reset(aliveEvery)
@@ -142,7 +142,8 @@ func (w *waiter) follow(ctx context.Context) (turnResult, error) {
 // read from the past may not wait any more.
 func (w *waiter) pending(ctx context.Context, again *time.Timer) turnResult {
 	out := w.turn.texts(w.result())
-	if len(w.turn.waiting) == 0 {
+	waiting := w.turn.waiting()
+	if len(waiting) == 0 {
 		return out
 	}
 	all, err := w.api.Approvals(ctx, w.thread)
@@ -150,23 +151,19 @@ func (w *waiter) pending(ctx context.Context, again *time.Timer) turnResult {
 		again.Reset(askAgain)
 		return out
 	}
-	waiting := map[string]bool{}
 	how := ""
 	for _, q := range all.Inputs {
-		if w.turn.waiting[q.ToolCallID] {
-			waiting[q.ToolCallID] = true
+		if waiting[q.ToolCallID] {
 			out.Status, how = statusInput, "A person has to answer the questions: with answer_input, if that is the caller."
 			out.Inputs = append(out.Inputs, inputOf(w.thread, q))
 		}
 	}
 	for _, r := range all.Approvals {
-		if w.turn.waiting[r.ToolCallID] {
-			waiting[r.ToolCallID] = true
+		if waiting[r.ToolCallID] {
 			out.Status, how = statusWaiting, "A person has to decide: with decide_approval, if that is the caller."
 			out.Approvals = append(out.Approvals, approvalOf(w.thread, r))
 		}
 	}
-	w.turn.waiting = waiting
 	out.Next = fmt.Sprintf("%s Then call wait_for_turn with thread %q and event %q for the result.", how, w.thread, w.turn.event)
 	return out
 }

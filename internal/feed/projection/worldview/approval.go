@@ -10,6 +10,7 @@ import (
 	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/internal/feed"
 	"github.com/threadmill/threadmill/internal/recordid"
+	"github.com/threadmill/threadmill/internal/turn"
 	"github.com/threadmill/threadmill/store"
 )
 
@@ -131,85 +132,38 @@ func decided(a *event.Approval) *event.ToolCallDecision {
 	return &out
 }
 
-// callState is the approval state of a call, and whether it has its result.
-type callState struct {
-	// decisions has one decision for each round of approval.
-	decisions []event.Approval
-
-	// again: a new request is pending. done: the call has its result.
-	again, done bool
-}
-
-// approval returns the last decision, or nil if there is none or a new request is pending.
-func (s callState) approval() *event.Approval {
-	if s.again {
-		return nil
-	}
-	return s.in(len(s.decisions))
-}
-
-// in returns the decision of a round, or nil.
-func (s callState) in(round int) *event.Approval {
-	if round < 1 || round > len(s.decisions) {
-		return nil
-	}
-	return &s.decisions[round-1]
-}
-
-// status returns the status of the call or, with a round, of the request for its approval.
-func (s callState) status(round int) event.ToolCallStatus {
+// statusOf returns the status of a call, which may be nil, or, with a round, of the request for its approval.
+func statusOf(c *turn.Call, round int) event.ToolCallStatus {
+	a, done := c.Decided(), c != nil && c.Result != nil
 	if round > 0 {
-		a := s.in(round)
-		return event.ToolCallStatus{Complete: a != nil, Result: decided(a)}
+		a, done = c.DecidedIn(round), false
 	}
-	a := s.approval()
-	return event.ToolCallStatus{Complete: s.done || a != nil, Result: decided(a)}
+	return event.ToolCallStatus{Complete: done || a != nil, Result: decided(a)}
 }
 
 // callStates returns the current states of calls. Rounds of approval follow one another.
-func (pr *projector) callStates(ctx context.Context, calls ...string) (map[string]callState, error) {
-	out := map[string]callState{}
-	for round := 1; len(calls) > 0; round++ {
+func (pr *projector) callStates(ctx context.Context, calls ...string) (*turn.Calls, error) {
+	var all []event.Record
+	for round := event.FirstRound; ; round++ {
 		ids := make([]string, 0, 2*len(calls))
 		for _, call := range calls {
 			first := recordid.Result(call)
-			if round > 1 {
+			if round > event.FirstRound {
 				first = recordid.Request(event.ApprovalRequest{ToolCallID: call, Round: round})
 			}
 			ids = append(ids, first, recordid.Decision(call, round))
 		}
-		calls = nil
 		for some := range slices.Chunk(ids, store.MaxLimit) {
 			records, err := pr.Records(ctx, some...)
 			if err != nil {
 				return nil, err
 			}
-			for _, r := range records {
-				if call, more := advance(out, r); more {
-					calls = append(calls, call)
-				}
-			}
+			all = append(all, records...)
+		}
+		out := feed.Calls(all)
+		calls = slices.DeleteFunc(slices.Clone(calls), func(id string) bool { return out.Find(id).DecidedIn(round) == nil })
+		if len(calls) == 0 {
+			return out, nil
 		}
 	}
-	return out, nil
-}
-
-// advance applies a record to its call, and reports whether another round may follow. A request
-// comes before the decision on it.
-func advance(stands map[string]callState, r event.Record) (call string, more bool) {
-	var a event.Approval // of other records, the common fields
-	if json.Unmarshal(r.Payload, &a) != nil {
-		return "", false
-	}
-	s := stands[a.ToolCallID]
-	switch r.Type {
-	case event.TypeMessage:
-		s.done = true
-	case event.TypeApprovalRequest:
-		s.again = true
-	case event.TypeApproval:
-		s.decisions, s.again, more = append(s.decisions, a), false, true
-	}
-	stands[a.ToolCallID] = s
-	return a.ToolCallID, more
 }

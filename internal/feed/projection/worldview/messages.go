@@ -92,7 +92,7 @@ func (pr *projector) setStatuses(ctx context.Context, messages []event.WorldMess
 			if messages[i].ToolCallStatus == nil {
 				messages[i].ToolCallStatus = map[string]event.ToolCallStatus{}
 			}
-			messages[i].ToolCallStatus[id] = stands[about.call].status(about.round)
+			messages[i].ToolCallStatus[id] = statusOf(stands.Find(about.call), about.round)
 		}
 	}
 	return nil

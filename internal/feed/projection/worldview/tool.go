@@ -63,7 +63,7 @@ func (pr *projector) result(ctx context.Context, item feed.Item) (events, error)
 	if err != nil {
 		return nil, err
 	}
-	approval, out := stands[msg.ToolCallID].approval(), make(events, 4)
+	approval, out := stands.Find(msg.ToolCallID).Decided(), make(events, 4)
 	if approval != nil && approval.Decision == event.DecisionApprove {
 		if out[0], err = pr.executed(ctx, item, msg, *approval); err != nil {
 			return nil, err
