@@ -157,7 +157,7 @@ func (t children) subAgentDecision(ctx workflow.Context, _ string, d step.SubAge
 }
 
 // decideForChild forwards a decision or an answer to the child thread of its call and returns the
-// outcome. err is the error of [thread.State.Forward].
+// outcome. err is the error of [thread.Ruling.Forward].
 func (t children) decideForChild(ctx workflow.Context, f thread.Forward, err error) (signals.DecideResult, error) {
 	switch {
 	case err != nil:
@@ -177,7 +177,7 @@ func (t children) decideForChild(ctx workflow.Context, f thread.Forward, err err
 	case !done:
 		return signals.DecideResult{}, refuse(event.FieldErrorf("toolCallId", "is a call of a sub-agent that has not answered yet; look whether it still waits"))
 	}
-	return signals.DecideResult{Result: t.state.ForwardedOutcome(f)}, nil
+	return signals.DecideResult{Result: t.state.Decisions.Forwarded(f)}, nil
 }
 
 // decideForChildBySignal is [children.decideForChild] for a decision or an answer by signal.

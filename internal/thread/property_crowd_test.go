@@ -289,7 +289,7 @@ func (m *machine) satisfy() {
 	}
 	require.True(m.t, m.s.nextPassingWaiting() < 0 || len(m.s.Turns.Parked) == maxParked, "what happens is handled")
 	if all := m.s.Turns.ClientCalls(); len(all) > 0 {
-		require.Equal(m.t, signals.DecideAccepted, m.s.ToolResult(m.now, signals.ToolResult{ToolCallID: all[0].ToolCallID, By: "editor"}))
+		require.Equal(m.t, signals.DecideAccepted, m.s.ReadResult(signals.ToolResult{ToolCallID: all[0].ToolCallID, By: "editor"}).Apply(m.now))
 		return
 	}
 	all := m.s.Approvals()

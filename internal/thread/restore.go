@@ -54,7 +54,7 @@ func (s *State) Restore(r signals.Restore) {
 		}
 	}
 	for _, d := range r.Decisions {
-		if d.Validate() == nil && ds.hasRoom(ds.Restored.Decisions, d) && !slices.ContainsFunc(ds.Restored.Decisions, func(o signals.Decide) bool {
+		if d.Validate() == nil && hasRoom(ds.Restored.Decisions, d, maxDecisionBytes) && !slices.ContainsFunc(ds.Restored.Decisions, func(o signals.Decide) bool {
 			return o.ToolCallID == d.ToolCallID && o.Round == d.Round && o.By == d.By
 		}) {
 			ds.Restored.Decisions = append(ds.Restored.Decisions, d)
@@ -97,19 +97,17 @@ func (ds *Decisions) restoredSub(toolCallID string) *signals.RestoredSubAgent {
 // RestoredDue reports whether a call waits for something that was restored.
 func (s *State) RestoredDue() bool {
 	r := s.Decisions.Restored
-	return r != nil && (slices.ContainsFunc(r.Decisions, s.waitsForDecision) ||
-		slices.ContainsFunc(r.Results, s.waitsForResult) || slices.ContainsFunc(r.Inputs, s.waitsForInput))
+	return r != nil && (firstReady(r.Decisions, s.ReadDecision, reading.restorable) >= 0 ||
+		firstReady(r.Results, s.ReadResult, reading.restorable) >= 0 || firstReady(r.Inputs, s.ReadAnswer, reading.restorable) >= 0)
 }
 
 // ApplyRestored applies what was restored to the calls that wait for it.
 func (s *State) ApplyRestored(now time.Time) {
-	r := s.Decisions.Restored
-	if r == nil {
-		return
+	if r := s.Decisions.Restored; r != nil {
+		release(now, &r.Decisions, s.ReadDecision, reading.restorable)
+		release(now, &r.Results, s.ReadResult, reading.restorable)
+		release(now, &r.Inputs, s.ReadAnswer, reading.restorable)
 	}
-	release(&r.Decisions, func(d signals.Decide) bool { return !s.waitsForDecision(d) }, func(d signals.Decide) { s.TakeDecision(now, d) })
-	release(&r.Results, func(res signals.ToolResult) bool { return !s.waitsForResult(res) }, func(res signals.ToolResult) { s.TakeResult(now, res) })
-	release(&r.Inputs, func(a signals.InputAnswers) bool { return !s.waitsForInput(a) }, func(a signals.InputAnswers) { s.TakeInput(now, a) })
 }
 
 // forgetRestored forgets what is about calls that will not appear again, once the thread is idle.
@@ -117,18 +115,4 @@ func (s *State) forgetRestored() {
 	if s.idle() {
 		s.Decisions.Restored = nil
 	}
-}
-
-func (s *State) waitsForDecision(d signals.Decide) bool {
-	c := s.Turns.waiting(d.ToolCallID)
-	return c != nil && max(c.Round, 1) == max(d.Round, 1)
-}
-
-func (s *State) waitsForResult(res signals.ToolResult) bool {
-	return s.Turns.callAt(res.ToolCallID, CallAtClient) != nil
-}
-
-func (s *State) waitsForInput(a signals.InputAnswers) bool {
-	c := s.Turns.callAt(a.ToolCallID, CallAtInput)
-	return c != nil && c.Input.Round == roundOf(a)
 }
