@@ -186,7 +186,7 @@ func (c *Call) settleWithoutRunning(now time.Time, text string) {
 	t, s := c.run.turn, c.run.turn.thread
 	if c.Input != nil {
 		ended := withdrawn(now, *c.Input)
-		s.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID, Input: &ended})
+		s.ParentLink.tell(s.ThreadID, step.SubAgentDecision{ToolCallID: c.Plan.ID, Input: &ended})
 	}
 	c.Stage, c.Input = CallSettled, nil
 	release(now, &s.Decisions.EarlyInputs, s.ReadAnswer, reading.applicable)

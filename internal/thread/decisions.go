@@ -81,7 +81,7 @@ func (r Ruling) Unchecked() (check step.Check, ok bool) {
 	return step.Check{
 		Late:   late,
 		Thread: r.thread.Ref(), Agent: c.run.Agent, MessageID: c.run.MessageID, ToolCallID: r.ToolCallID, Tools: c.run.turn.Tools,
-		WorkingDirectory: r.thread.workingDirectory(), Guard: c.Plan.Guard, By: r.By, Args: string(r.Args), Pattern: r.Pattern,
+		WorkingDirectory: workingDirectory(r.thread.Metadata), Guard: c.Plan.Guard, By: r.By, Args: string(r.Args), Pattern: r.Pattern,
 	}, true
 }
 
@@ -153,7 +153,7 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked step.CheckReply) 
 		c.Requested.Votes = c.Votes
 		if made.Missing = quorum - len(c.Votes); made.Missing > 0 {
 			t.record(now, recordid.Vote(c.Plan.ID, c.Round, len(c.Votes)), event.TypeApproval, made)
-			t.thread.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
+			t.thread.ParentLink.tell(t.thread.ThreadID, step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 			return signals.DecideResult{Result: signals.DecideAccepted, Missing: made.Missing}
 		}
 		made.Votes = c.Votes
@@ -175,7 +175,7 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked step.CheckReply) 
 func (c *Call) decided(now time.Time, made event.Approval) {
 	t, s := c.run.turn, c.run.turn.thread
 	t.record(now, recordid.Decision(c.Plan.ID, c.Round), event.TypeApproval, made)
-	s.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
+	s.ParentLink.tell(s.ThreadID, step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 	s.Decisions.rememberSettled(c.Plan.ID, made.Decision)
 	c.RemindAt, c.Ended = nil, &RequestEnd{now, made.Decision}
 }

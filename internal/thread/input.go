@@ -118,7 +118,7 @@ func (a Answer) Apply(now time.Time) (signals.DecideOutcome, error) {
 	c.run.turn.record(now, id, event.TypeInputReceived, got)
 	c.Stage, c.Answered, c.Input = CallReady, c.Input.Round, nil
 	s.Decisions.rememberSettled(id, inputSum(a.Answers))
-	s.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID, Input: &got})
+	s.ParentLink.tell(s.ThreadID, step.SubAgentDecision{ToolCallID: c.Plan.ID, Input: &got})
 	return signals.DecideAccepted, nil
 }
 

@@ -210,7 +210,7 @@ func (p *player) do(c command) {
 	case "parent":
 		s.ParentLink.Parent = new(read(c, step.Parent{ThreadID: "t0", Agent: "alice", ToolName: "ask", ToolCallID: "c0", MessageID: "m0", TraceID: "e0", EventID: "e0", Depth: 1}))
 	case "first":
-		p.post(p.parse("post " + s.FirstID() + " by=alice " + strings.TrimSpace(c.id+" "+c.text)))
+		p.post(p.parse("post " + s.ParentLink.FirstID(s.Ref()) + " by=alice " + strings.TrimSpace(c.id+" "+c.text)))
 		s.InheritUser()
 	case "hooks":
 		p.specs = []hook.Spec{}

@@ -90,7 +90,7 @@ func (p *player) show() {
 		}
 		p.say("%s", line)
 	}
-	for _, l := range p.s.TakeLog() {
+	for _, l := range p.s.Log.Take() {
 		p.say("> log %s: %s %v", l.Level, l.Text, l.Args[2:])
 	}
 	due, _, ok := p.s.NextDue()

@@ -287,7 +287,7 @@ func (m *machine) satisfy() {
 	for _, t := range m.s.Turns.all() {
 		require.True(m.t, t.waitsForPeople(), "the turn of %s can go on, and does not", t.Item.ID)
 	}
-	require.True(m.t, m.s.nextPassingWaiting() < 0 || len(m.s.Turns.Parked) == maxParked, "what happens is handled")
+	require.True(m.t, m.s.Inbox.nextPassingWaiting(&m.s.Turns) < 0 || len(m.s.Turns.Parked) == maxParked, "what happens is handled")
 	if all := m.s.Turns.ClientCalls(); len(all) > 0 {
 		require.Equal(m.t, signals.DecideAccepted, m.s.ReadResult(signals.ToolResult{ToolCallID: all[0].ToolCallID, By: "editor"}).Apply(m.now))
 		return

@@ -109,10 +109,3 @@ func (s *State) ApplyRestored(now time.Time) {
 		release(now, &r.Inputs, s.ReadAnswer, reading.restorable)
 	}
 }
-
-// forgetRestored forgets what is about calls that will not appear again, once the thread is idle.
-func (s *State) forgetRestored() {
-	if s.idle() {
-		s.Decisions.Restored = nil
-	}
-}

@@ -134,7 +134,7 @@ func (s *State) SubAgentDecided(now time.Time, d step.SubAgentDecision) {
 			return
 		}
 		s.recordForSubAgent(sub, recordid.Vote(d.ToolCallID, d.Approval.Round, votes), event.TypeApproval, now, *d.Approval)
-		s.tellParent(step.SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
+		s.ParentLink.tell(s.ThreadID, step.SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
 		return
 	}
 	if d.Approval == nil {
@@ -158,7 +158,7 @@ func (s *State) subAgentRequestEnded(now time.Time, sub *SubAgent, at int, made 
 		s.Decisions.rememberSettled(q.ToolCallID, made.Decision)
 	}
 	s.recordForSubAgent(sub, recordid.Decision(q.ToolCallID, recorded.Round), event.TypeApproval, now, recorded)
-	s.tellParent(step.SubAgentDecision{ToolCallID: q.ToolCallID, Approval: made})
+	s.ParentLink.tell(s.ThreadID, step.SubAgentDecision{ToolCallID: q.ToolCallID, Approval: made})
 }
 
 // vote adds an approval of a call that needs several. It returns the number of votes; first is false if
@@ -185,7 +185,7 @@ func (s *State) subAgentInputEnded(now time.Time, sub *SubAgent, got event.Input
 	if !got.Withdrawn {
 		s.Decisions.rememberSettled(id, inputSum(got.Answers))
 	}
-	s.tellParent(step.SubAgentDecision{ToolCallID: got.ToolCallID, Input: &got})
+	s.ParentLink.tell(s.ThreadID, step.SubAgentDecision{ToolCallID: got.ToolCallID, Input: &got})
 }
 
 // recordForSubAgent records what viewers of this thread see of a sub-agent's request: in the turn that
