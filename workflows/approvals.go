@@ -33,13 +33,7 @@ func (t approvals) decide(ctx workflow.Context, name string, d signals.Decide) {
 		t.state.Reject(workflow.Now(ctx), name, d, err)
 		return
 	}
-	r := t.state.ReadDecision(d)
-	if r.Below() {
-		f, err := r.Forward(workflow.Now(ctx))
-		children(t).decideForChildBySignal(ctx, name, f, err)
-		return
-	}
-	r.Take(workflow.Now(ctx))
+	children(t).take(ctx, name, t.state.ReadDecision(d))
 }
 
 // earlyDecisionTimeout is the time that a decision by update waits until the thread knows its call.
@@ -51,8 +45,7 @@ func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals
 		return signals.DecideResult{Result: kept}, err
 	}
 	if r.Below() {
-		f, err := r.Forward(workflow.Now(ctx))
-		return children(t).decideForChild(ctx, f, err)
+		return children(t).decideForChild(ctx, r)
 	}
 	if err := r.Problem(); err != nil {
 		return signals.DecideResult{}, refuse(err)

@@ -23,13 +23,7 @@ func (t inputs) answer(ctx workflow.Context, name string, a signals.InputAnswers
 		t.state.Reject(workflow.Now(ctx), name, a, err)
 		return
 	}
-	r := t.state.ReadAnswer(a)
-	if r.Below() {
-		f, err := r.Forward(workflow.Now(ctx))
-		children(t).decideForChildBySignal(ctx, name, f, err)
-		return
-	}
-	r.Take(workflow.Now(ctx))
+	children(t).take(ctx, name, t.state.ReadAnswer(a))
 }
 
 func (t inputs) updateAnswer(ctx workflow.Context, a signals.InputAnswers) (signals.DecideResult, error) {
@@ -38,8 +32,7 @@ func (t inputs) updateAnswer(ctx workflow.Context, a signals.InputAnswers) (sign
 		return signals.DecideResult{Result: kept}, err
 	}
 	if r.Below() {
-		f, err := r.Forward(workflow.Now(ctx))
-		return children(t).decideForChild(ctx, f, err)
+		return children(t).decideForChild(ctx, r)
 	}
 	out, err := r.Apply(workflow.Now(ctx))
 	if err != nil {

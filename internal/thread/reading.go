@@ -108,18 +108,13 @@ const (
 	maxDecisionBytes = 160 << 10
 )
 
-// hasRoom reports whether one more value can be kept.
-func hasRoom[T any](kept []T, one T, limit int) bool {
+// keep adds a value to those that are kept, up to limit bytes. It reports whether there was room.
+func keep[T any](kept *[]T, one T, limit int) bool {
 	size := len(rawJSON(one))
-	for _, other := range kept {
+	for _, other := range *kept {
 		size += len(rawJSON(other))
 	}
-	return len(kept) < maxEarly && size <= limit
-}
-
-// keep adds a value to those that are kept. It reports whether there was room.
-func keep[T any](kept *[]T, one T, limit int) bool {
-	if !hasRoom(*kept, one, limit) {
+	if len(*kept) >= maxEarly || size > limit {
 		return false
 	}
 	*kept = append(*kept, one)

@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -53,23 +54,20 @@ func (s *State) Restore(r signals.Restore) {
 			ds.Restored.SubAgents = append(ds.Restored.SubAgents, sub)
 		}
 	}
-	for _, d := range r.Decisions {
-		if d.Validate() == nil && hasRoom(ds.Restored.Decisions, d, maxDecisionBytes) && !slices.ContainsFunc(ds.Restored.Decisions, func(o signals.Decide) bool {
-			return o.ToolCallID == d.ToolCallID && o.Round == d.Round && o.By == d.By
-		}) {
-			ds.Restored.Decisions = append(ds.Restored.Decisions, d)
-		}
-	}
-	for _, res := range r.Results {
-		if res.Validate() == nil && len(ds.Restored.Results) < maxEarly && !slices.ContainsFunc(ds.Restored.Results, func(o signals.ToolResult) bool { return o.ToolCallID == res.ToolCallID }) {
-			ds.Restored.Results = append(ds.Restored.Results, res)
-		}
-	}
-	for _, a := range r.Inputs {
-		if a.Validate() == nil && len(ds.Restored.Inputs) < maxEarly && !slices.ContainsFunc(ds.Restored.Inputs, func(o signals.InputAnswers) bool {
-			return o.ToolCallID == a.ToolCallID && roundOf(o) == roundOf(a)
-		}) {
-			ds.Restored.Inputs = append(ds.Restored.Inputs, a)
+	restored(&ds.Restored.Decisions, r.Decisions, maxDecisionBytes, func(a, b signals.Decide) bool {
+		return a.ToolCallID == b.ToolCallID && a.Round == b.Round && a.By == b.By
+	})
+	restored(&ds.Restored.Results, r.Results, math.MaxInt, func(a, b signals.ToolResult) bool { return a.ToolCallID == b.ToolCallID })
+	restored(&ds.Restored.Inputs, r.Inputs, math.MaxInt, func(a, b signals.InputAnswers) bool {
+		return a.ToolCallID == b.ToolCallID && roundOf(a) == roundOf(b)
+	})
+}
+
+// restored keeps what is valid and not known, up to limit bytes.
+func restored[T interface{ Validate() error }](kept *[]T, given []T, limit int, same func(a, b T) bool) {
+	for _, one := range given {
+		if one.Validate() == nil && !slices.ContainsFunc(*kept, func(known T) bool { return same(known, one) }) {
+			keep(kept, one, limit)
 		}
 	}
 }
