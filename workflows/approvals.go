@@ -33,72 +33,73 @@ func (t approvals) decide(ctx workflow.Context, name string, d signals.Decide) {
 		t.state.Reject(workflow.Now(ctx), name, d, err)
 		return
 	}
-	if _, _, below := t.state.Children.Request(d.ToolCallID); below {
-		f, err := t.state.Forward(workflow.Now(ctx), d)
-		children(t).decideForChildBySignal(ctx, name, f, err)
-		return
-	}
-	t.state.TakeDecision(workflow.Now(ctx), d)
+	children(t).take(ctx, name, t.state.ReadDecision(d))
 }
 
 // earlyDecisionTimeout is the time that a decision by update waits until the thread knows its call.
 const earlyDecisionTimeout = 5 * time.Second
 
 func (t approvals) updateDecide(ctx workflow.Context, d signals.Decide) (signals.DecideResult, error) {
-	early := func() bool { return t.state.IsEarlyDecision(d) }
-	kept, err := t.awaitCall(ctx, early, func() (signals.DecideOutcome, bool) { return signals.DecideAccepted, t.state.Decisions.BufferEarly(d) })
+	r, kept, err := awaitCall(ctx, t.conversation, func() thread.Ruling { return t.state.ReadDecision(d) })
 	if kept != "" || err != nil {
 		return signals.DecideResult{Result: kept}, err
 	}
-	if _, _, below := t.state.Children.Request(d.ToolCallID); below {
-		f, err := t.state.Forward(workflow.Now(ctx), d)
-		return children(t).decideForChild(ctx, f, err)
+	if r.Below() {
+		return children(t).decideForChild(ctx, r)
 	}
-	if err := t.state.CheckAlone(d); err != nil {
+	if err := r.Problem(); err != nil {
 		return signals.DecideResult{}, refuse(err)
 	}
-	checked := t.check(ctx, d)
+	checked := t.check(ctx, r)
 	if err := checked.Err(); err != nil {
 		return signals.DecideResult{}, refuse(err)
 	}
-	return t.state.Decide(workflow.Now(ctx), d, checked), nil
+	// The state may have changed during the check.
+	return t.state.ReadDecision(d).Apply(workflow.Now(ctx), checked), nil
 }
 
-// awaitCall waits until the thread knows the call that a decision, a result or an answer by update is for,
-// which is early until then. If the thread continues as new before, keep lets its next run apply it, and
-// the outcome is that of keep.
-func (t *conversation) awaitCall(ctx workflow.Context, early func() bool, keep func() (signals.DecideOutcome, bool)) (kept signals.DecideOutcome, err error) {
-	if !early() {
-		return "", nil
+// reading is a decision, a result or an answer as the thread has read it.
+type reading interface {
+	Early() bool
+	Keep() (out signals.DecideOutcome, ok bool)
+}
+
+// awaitCall reads a decision, a result or an answer by update, and waits until the thread knows the call that it is for:
+// it is early until then. If the thread continues as new before, the next run applies what was kept, and
+// the outcome is that of Keep.
+func awaitCall[R reading](ctx workflow.Context, t *conversation, read func() R) (r R, kept signals.DecideOutcome, err error) {
+	if r = read(); !r.Early() {
+		return r, "", nil
 	}
-	_, err = awaitFor(ctx, earlyDecisionTimeout, "a decision that is early", func() bool { return t.continuingAsNew || !early() })
+	_, err = awaitFor(ctx, earlyDecisionTimeout, "a decision that is early", func() bool { return t.continuingAsNew || !read().Early() })
 	t.answerSoon(ctx)
 	if err != nil {
-		return "", err
+		return r, "", err
 	}
-	if !early() {
-		return "", nil
+	if r = read(); !r.Early() {
+		return r, "", nil
 	}
 	if t.continuingAsNew {
-		if kept, ok := keep(); ok {
-			return kept, nil
+		if kept, ok := r.Keep(); ok {
+			return r, kept, nil
 		}
 	}
 	// A step that has stored its reply can take long to return, for example if the live stream is
 	// unavailable or its worker has died.
-	return "", refuse(signals.ErrEarly)
+	return r, "", refuse(signals.ErrEarly)
 }
 
-// check validates the edited arguments or the pattern of a decision, if it has any.
-func (t approvals) check(ctx workflow.Context, d signals.Decide) step.CheckReply {
-	input, ok := t.state.Unchecked(d)
+// check validates the edited arguments or the pattern of a decision, if it has any. The thread must read the decision again
+// after it.
+func (t approvals) check(ctx workflow.Context, r thread.Ruling) step.CheckReply {
+	input, ok := r.Unchecked()
 	if !ok {
 		return step.CheckReply{}
 	}
 	var reply step.CheckReply
 	if err := localFirst(ctx, bounded, "check a decision", step.ActivityCheckDecision, input, &reply); err != nil {
 		why, _ := explain(err)
-		return step.CheckReply{Field: cmp.Or(d.Checked(), "by"), Problem: "could not be checked: " + why}
+		return step.CheckReply{Field: cmp.Or(r.Checked(), "by"), Problem: "could not be checked: " + why}
 	}
 	return reply
 }
@@ -123,7 +124,7 @@ func (t approvals) watchDecisions(ctx workflow.Context) {
 				t.affect(ctx, q)
 			}
 			for d, ok := s.Decisions.NextToCheck(); ok; d, ok = s.Decisions.NextToCheck() {
-				checked := t.check(ctx, d)
+				checked := t.check(ctx, s.ReadDecision(d))
 				s.ApplyChecked(workflow.Now(ctx), checked)
 			}
 			for turn := s.Turns.Cascading(); turn != nil; turn = s.Turns.Cascading() {

@@ -3,6 +3,7 @@ package workflows
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/temporal"
@@ -156,9 +157,10 @@ func (t children) subAgentDecision(ctx workflow.Context, _ string, d step.SubAge
 	t.state.SubAgentDecided(workflow.Now(ctx), d)
 }
 
-// decideForChild forwards a decision or an answer to the child thread of its call and returns the
-// outcome. err is the error of [thread.State.Forward].
-func (t children) decideForChild(ctx workflow.Context, f thread.Forward, err error) (signals.DecideResult, error) {
+// decideForChild forwards a decision or an answer by update to the child thread of its call and returns the
+// outcome.
+func (t children) decideForChild(ctx workflow.Context, r forwardable) (signals.DecideResult, error) {
+	f, err := r.Forward(workflow.Now(ctx))
 	switch {
 	case err != nil:
 		return signals.DecideResult{}, refuse(err)
@@ -177,11 +179,23 @@ func (t children) decideForChild(ctx workflow.Context, f thread.Forward, err err
 	case !done:
 		return signals.DecideResult{}, refuse(event.FieldErrorf("toolCallId", "is a call of a sub-agent that has not answered yet; look whether it still waits"))
 	}
-	return signals.DecideResult{Result: t.state.ForwardedOutcome(f)}, nil
+	return signals.DecideResult{Result: t.state.Decisions.Forwarded(f)}, nil
 }
 
-// decideForChildBySignal is [children.decideForChild] for a decision or an answer by signal.
-func (t children) decideForChildBySignal(ctx workflow.Context, name string, f thread.Forward, err error) {
+// forwardable is a decision or an answer as the thread has read it: a sub-agent's call may wait for it.
+type forwardable interface {
+	Below() bool
+	Forward(now time.Time) (thread.Forward, error)
+	Take(now time.Time)
+}
+
+// take handles a decision or an answer by signal.
+func (t children) take(ctx workflow.Context, name string, r forwardable) {
+	if !r.Below() {
+		r.Take(workflow.Now(ctx))
+		return
+	}
+	f, err := r.Forward(workflow.Now(ctx))
 	if err != nil {
 		t.state.Reject(workflow.Now(ctx), name, f.Payload, err)
 		return

@@ -3,6 +3,7 @@ package workflows
 import (
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -22,14 +23,13 @@ func (t clientCalls) toolResult(ctx workflow.Context, name string, r signals.Too
 		t.state.Reject(workflow.Now(ctx), name, r, err)
 		return
 	}
-	t.state.TakeResult(workflow.Now(ctx), r)
+	t.state.ReadResult(r).Take(workflow.Now(ctx))
 }
 
-func (t clientCalls) updateToolResult(ctx workflow.Context, r signals.ToolResult) (signals.DecideResult, error) {
-	early := func() bool { return t.state.IsEarlyResult(r.ToolCallID) }
-	kept, err := t.awaitCall(ctx, early, func() (signals.DecideOutcome, bool) { return t.state.BufferEarlyResult(r), true })
+func (t clientCalls) updateToolResult(ctx workflow.Context, res signals.ToolResult) (signals.DecideResult, error) {
+	r, kept, err := awaitCall(ctx, t.conversation, func() thread.ClientResult { return t.state.ReadResult(res) })
 	if kept != "" || err != nil {
 		return signals.DecideResult{Result: kept}, err
 	}
-	return signals.DecideResult{Result: t.state.ToolResult(workflow.Now(ctx), r)}, nil
+	return signals.DecideResult{Result: r.Apply(workflow.Now(ctx))}, nil
 }

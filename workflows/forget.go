@@ -40,7 +40,7 @@ func (t *conversation) forgets() bool {
 		return false
 	}
 	for _, p := range t.forgetting() {
-		if t.state.Concerned(p.Concerns) {
+		if t.state.Turns.Concerned(p.Concerns) {
 			return false
 		}
 	}

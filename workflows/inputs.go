@@ -3,6 +3,7 @@ package workflows
 import (
 	"go.temporal.io/sdk/workflow"
 
+	"github.com/threadmill/threadmill/internal/thread"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -22,27 +23,18 @@ func (t inputs) answer(ctx workflow.Context, name string, a signals.InputAnswers
 		t.state.Reject(workflow.Now(ctx), name, a, err)
 		return
 	}
-	if t.state.Children.Input(a) {
-		f, err := t.state.ForwardInput(workflow.Now(ctx), a)
-		children(t).decideForChildBySignal(ctx, name, f, err)
-		return
-	}
-	t.state.TakeInput(workflow.Now(ctx), a)
+	children(t).take(ctx, name, t.state.ReadAnswer(a))
 }
 
 func (t inputs) updateAnswer(ctx workflow.Context, a signals.InputAnswers) (signals.DecideResult, error) {
-	early := func() bool { return t.state.IsEarlyInput(a) }
-	kept, err := t.awaitCall(ctx, early, func() (signals.DecideOutcome, bool) {
-		return signals.DecideAccepted, t.state.Decisions.BufferEarlyInput(a)
-	})
+	r, kept, err := awaitCall(ctx, t.conversation, func() thread.Answer { return t.state.ReadAnswer(a) })
 	if kept != "" || err != nil {
 		return signals.DecideResult{Result: kept}, err
 	}
-	if t.state.Children.Input(a) {
-		f, err := t.state.ForwardInput(workflow.Now(ctx), a)
-		return children(t).decideForChild(ctx, f, err)
+	if r.Below() {
+		return children(t).decideForChild(ctx, r)
 	}
-	out, err := t.state.AnswerInput(workflow.Now(ctx), a)
+	out, err := r.Apply(workflow.Now(ctx))
 	if err != nil {
 		return signals.DecideResult{}, refuse(err)
 	}

@@ -108,7 +108,7 @@ func (t *activeTurn) intercept(ctx workflow.Context, e thread.HookEvent) (step.H
 	if _, pending := t.turn.HooksPending(e); pending {
 		return t.resume(ctx, e)
 	}
-	matching := e.Processing(hook.Matching(t.specs(ctx), t.state.Subject(e)))
+	matching := e.Processing(hook.Matching(t.specs(ctx), e.Subject(t.state.Namespace)))
 	switch {
 	case len(matching) == 0:
 		return unmatched, true

@@ -107,7 +107,7 @@ func (t *conversation) quickly(ctx workflow.Context, s localStep, options workfl
 // share tells the threads of the group how long a step took.
 func (t *conversation) share(ctx workflow.Context, kind string, ms int64) {
 	if !workflow.IsReplaying(ctx) {
-		t.paces.took(t.group, t.state.FirstKind(kind), ms)
+		t.paces.took(t.group, t.state.Roster.FirstKind(kind), ms)
 	}
 }
 

@@ -134,7 +134,7 @@ func (t posts) updateTurn(ctx workflow.Context, p signals.Post) (signals.TurnRes
 }
 
 func (t posts) validatePost(p signals.Post) error {
-	switch again, err := t.state.WasPosted(p); {
+	switch again, err := t.state.Inbox.Has(p); {
 	case err != nil:
 		return refuse(err)
 	case again:
@@ -147,7 +147,7 @@ func (t posts) validateTurn(p signals.Post) error {
 	if p.ID == "" {
 		return refuse(event.FieldErrorf("id", "is required to wait for a turn"))
 	}
-	switch again, err := t.state.WasPosted(p); {
+	switch again, err := t.state.Inbox.Has(p); {
 	case err != nil:
 		return refuse(err)
 	case again:

@@ -32,7 +32,7 @@ func (t *conversation) lifecycle(ctx workflow.Context, typ, recordID string) {
 // log writes the thread's log lines to the worker's log.
 func (t *conversation) log(ctx workflow.Context) {
 	logger := workflow.GetLogger(ctx)
-	for _, line := range t.state.TakeLog() {
+	for _, line := range t.state.Log.Take() {
 		switch line.Level {
 		case thread.LogError:
 			logger.Error(line.Text, line.Args...)

@@ -54,7 +54,7 @@ func (t *activeTurn) callModel(ctx workflow.Context, r *thread.AgentRun) (step.M
 	t.flushIfOverloaded(ctx)
 	input := r.NextModelStep(t.specs(ctx))
 	who := cmp.Or(r.Agent, t.state.Roster.Default, "default agent")
-	if model := t.state.ModelOf(r); model != "" {
+	if model := r.NextModel(); model != "" {
 		who += " · " + model
 	}
 	summary := fmt.Sprintf("%s · step %d", who, input.Step)
@@ -73,17 +73,17 @@ func (t *activeTurn) callModel(ctx workflow.Context, r *thread.AgentRun) (step.M
 		if queue != "" && unserved(err) {
 			// The provider may no longer be limited.
 			queue, input.Route = "", nil
-			t.state.Route(r.Agent, queue)
+			t.state.ModelQueues.Set(r.Agent, queue)
 			continue
 		}
 		if t.stored(input.Flush, err) != nil || reply.Route == nil {
 			if reply.Agent != "" {
-				t.state.Route(reply.Agent, queue) // later steps have its registered name
+				t.state.ModelQueues.Set(reply.Agent, queue) // later steps have its registered name
 			}
 			return reply, err
 		}
 		queue = reply.Route.TaskQueue
-		t.state.Route(r.Agent, queue)
+		t.state.ModelQueues.Set(r.Agent, queue)
 		input.Route, input.Flush = reply.Route, step.Flush{}
 	}
 }

@@ -60,7 +60,7 @@ func (t subAgent) watchDeadline(ctx workflow.Context) {
 			return
 		}
 		reason := fmt.Sprintf("it had not completed by its deadline, %s", deadline.UTC().Format(time.RFC3339))
-		c := signals.Control{Action: signals.ControlInterrupt, By: "threadmill", Reason: reason, EventID: t.state.FirstID()}
+		c := signals.Control{Action: signals.ControlInterrupt, By: "threadmill", Reason: reason, EventID: t.state.ParentLink.FirstID(t.state.Ref())}
 		_ = t.interruptEvent(ctx, c)
 	})
 }

@@ -31,7 +31,7 @@ func (w *fixture) asksBob(deadline time.Duration) workflows.Input {
 	}
 	sub := thread.New("ns", subThread, signals.Start{}, w.Now(), w.Now())
 	sub.ParentLink.Parent = parent
-	post := signals.NewPost(sub.FirstID(), event.NewMessage{ThreadID: subThread, SenderID: "alice", SenderType: event.CreatedByUser, Content: "do it"})
+	post := signals.NewPost(sub.ParentLink.FirstID(sub.Ref()), event.NewMessage{ThreadID: subThread, SenderID: "alice", SenderType: event.CreatedByUser, Content: "do it"})
 	in := workflows.Input{Start: signals.Start{Agents: []string{"bob"}, First: &post}, Parent: parent}
 	if deadline != 0 {
 		in.Parent.Background = &event.Task{

@@ -52,7 +52,7 @@ func (t *conversation) findTitle(ctx, own workflow.Context, input step.Title, re
 	if workflow.Await(ctx, func() bool { return found.IsReady() || s.Closing != nil || t.continuingAsNew }) != nil || !found.IsReady() {
 		// A thread that is closed or continues as new does not wait for the title. The next run
 		// tries again.
-		s.TitleAbandoned()
+		s.Titling.Abandoned(s.Closing != nil)
 		return false
 	}
 	if err := found.Get(ctx, reply); err != nil {

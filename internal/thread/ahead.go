@@ -22,7 +22,7 @@ func (s *State) Ahead(q Queued, specs []hook.Spec) []hook.Spec {
 	}
 	t := &Turn{thread: s, Queued: q}
 	e := t.ItemEvent()
-	return e.Processing(hook.Matching(specs, s.Subject(e)))
+	return e.Processing(hook.Matching(specs, e.Subject(s.Namespace)))
 }
 
 // BeginAhead begins the turn of a queued message for the decision of hooks, and records the message.
@@ -39,7 +39,7 @@ func (s *State) BeginAhead(now time.Time, q Queued) *Turn {
 	}
 	// As long as no activity has received the record, a decision can still change it.
 	q.Stored = q.Item.Attempt > 0
-	t := &Turn{thread: s, Queued: q, StartedAt: now, Before: s.tokens(), Stage: ItemArrived}
+	t := &Turn{thread: s, Queued: q, StartedAt: now, Before: tokens(s.Usage), Stage: ItemArrived}
 	s.Turns.decide(t)
 	return t
 }

@@ -63,7 +63,7 @@ func (c *Call) granted(now time.Time) {
 	t.record(now, c.DecisionID, event.TypeApproval, made)
 	s.Decisions.rememberSettled(c.Plan.ID, event.DecisionApprove)
 	if c.Requested != nil {
-		s.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
+		s.ParentLink.tell(s.ThreadID, step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 	}
 }
 

@@ -157,7 +157,8 @@ func (c *Call) ApplyResultDecision(now time.Time, d step.HookDecision) {
 	seen := c.ResultEvent()
 	d = c.run.turn.applyDecision(now, seen, d, &r.Deferred)
 	c.Stage, c.Decision = CallSettled, nil
-	c.run.turn.thread.applyEarlyInputs(now)
+	s := c.run.turn.thread
+	release(now, &s.Decisions.EarlyInputs, s.ReadAnswer, reading.applicable)
 	switch {
 	case d.Outcome == event.OutcomeFailed:
 		if r.Refused == "" {
@@ -185,10 +186,10 @@ func (c *Call) settleWithoutRunning(now time.Time, text string) {
 	t, s := c.run.turn, c.run.turn.thread
 	if c.Input != nil {
 		ended := withdrawn(now, *c.Input)
-		s.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID, Input: &ended})
+		s.ParentLink.tell(s.ThreadID, step.SubAgentDecision{ToolCallID: c.Plan.ID, Input: &ended})
 	}
 	c.Stage, c.Input = CallSettled, nil
-	s.applyEarlyInputs(now)
+	release(now, &s.Decisions.EarlyInputs, s.ReadAnswer, reading.applicable)
 	if c.Client != nil {
 		// Remember the call, so that a late result of a client is recognised.
 		s.Decisions.rememberSettled(answerKey(c.Plan.ID), "settled")

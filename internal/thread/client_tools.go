@@ -3,7 +3,6 @@ package thread
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -20,14 +19,14 @@ import (
 func (c *Call) AskClient(now time.Time) {
 	r, t, s := c.run, c.run.turn, c.run.turn.thread
 	// Apply results of earlier rounds first: they are about the call as it was then.
-	s.applyEarlyResults(now)
+	release(now, &s.Decisions.EarlyResults, s.ReadResult, reading.applicable)
 	c.Stage = CallAtClient
 	c.Client = &event.ClientCall{
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Arguments: c.Plan.Arguments, Agent: r.Agent, MessageID: r.MessageID,
 		RequestedAt: now, ExpiresAt: now.Add(c.Plan.ClientTime),
 	}
 	t.record(now, recordid.ClientCall(c.Plan.ID), event.TypeClientCall, *c.Client)
-	s.applyEarlyResults(now)
+	release(now, &s.Decisions.EarlyResults, s.ReadResult, reading.applicable)
 }
 
 // ClientCalls returns the calls that wait for a connected client.
@@ -41,74 +40,68 @@ func (ts *Turns) ClientCalls() []event.ClientCall {
 	return out
 }
 
-// IsEarlyResult reports whether a result may arrive before its call: clients see a call as soon as
-// the reply is stored, before the thread receives the reply.
-func (s *State) IsEarlyResult(toolCallID string) bool {
-	if c := s.Turns.call(toolCallID); c != nil {
-		return c.Plan.By == step.ByClient && c.Stage == CallReady && c.Round <= event.FirstRound
+// ClientResult is the result of a client that was read, with the call that waits for it.
+type ClientResult struct {
+	signals.ToolResult
+	About
+}
+
+// ReadResult finds the call that a result is for. Clients see a call as soon as the reply is stored, before the thread receives the reply.
+func (s *State) ReadResult(res signals.ToolResult) ClientResult {
+	r := ClientResult{ToolResult: res, About: About{thread: s}}
+	switch c := s.Turns.call(res.ToolCallID); {
+	case c == nil:
+		ds := &s.Decisions
+		sub, _ := s.Children.approval(res.ToolCallID)
+		r.early = sub == nil && !ds.knows(res.ToolCallID) && !ds.knows(answerKey(res.ToolCallID)) && s.mayAsk()
+	case c.Stage == CallAtClient:
+		r.call = c
+	default:
+		r.early = c.Plan.By == step.ByClient && c.Stage == CallReady && c.Round <= event.FirstRound
 	}
-	answered := func(x Settled) bool { return x.Key == answerKey(toolCallID) }
-	return !s.knows(toolCallID) && s.mayAsk() && !slices.ContainsFunc(s.Decisions.Settled, answered)
+	return r
 }
 
 // maxEarlyResultBytes limits the early results, since the state carries them over continue-as-new:
 // there is room for one result of maximum size and some small ones.
 const maxEarlyResultBytes = signals.MaxPayload + 64<<10
 
-// BufferEarlyResult keeps a result until its call is known, and returns the outcome.
-func (s *State) BufferEarlyResult(res signals.ToolResult) signals.DecideOutcome {
+// Keep keeps a result until its call is known, and returns the outcome.
+func (r ClientResult) Keep() (out signals.DecideOutcome, ok bool) {
+	kept := &r.thread.Decisions.EarlyResults
 	switch {
-	case slices.Contains(s.Decisions.EarlyResults, res):
-		return signals.DecideAccepted
-	case s.isAgent(res.By):
-		return signals.DecideNotAllowed
-	case !s.Decisions.keepEarlyResult(res):
-		return signals.DecideNotPending
+	case slices.Contains(*kept, r.ToolResult):
+		return signals.DecideAccepted, true
+	case isAgent(r.thread.agentNames(), r.By):
+		return signals.DecideNotAllowed, true
+	case !keep(kept, r.ToolResult, maxEarlyResultBytes):
+		return signals.DecideNotPending, true
 	}
-	return signals.DecideAccepted
+	return signals.DecideAccepted, true
 }
 
-// keepEarlyResult keeps a result until its call is known. It reports whether there was room.
-func (ds *Decisions) keepEarlyResult(res signals.ToolResult) bool {
-	size := len(rawJSON(res))
-	for _, held := range ds.EarlyResults {
-		size += len(rawJSON(held))
-	}
-	if len(ds.EarlyResults) >= maxEarly || size > maxEarlyResultBytes {
-		return false
-	}
-	ds.EarlyResults = append(ds.EarlyResults, res)
-	return true
-}
-
-// TakeResult applies a result that was sent by signal. A result that changes nothing leaves an
+// Take applies a result that was sent by signal. A result that changes nothing leaves an
 // audit record.
-func (s *State) TakeResult(now time.Time, res signals.ToolResult) {
+func (r ClientResult) Take(now time.Time) {
 	var out signals.DecideOutcome
-	if s.IsEarlyResult(res.ToolCallID) {
-		out = s.BufferEarlyResult(res)
+	if r.early {
+		out, _ = r.Keep()
 	} else {
-		out = s.ToolResult(now, res)
+		out = r.Apply(now)
 	}
-	if out != signals.DecideAccepted && out != signals.DecideAlreadyResolved {
-		s.Reject(now, signals.SignalToolResult, res, errors.New(string(out)))
-	}
+	r.rejectUnless(now, out, signals.SignalToolResult, r.ToolResult)
 }
 
-// applyEarlyResults is [State.applyEarly] for results of clients.
-func (s *State) applyEarlyResults(now time.Time) {
-	early := func(res signals.ToolResult) bool { return s.IsEarlyResult(res.ToolCallID) }
-	release(&s.Decisions.EarlyResults, early, func(res signals.ToolResult) { s.TakeResult(now, res) })
-}
+func (r ClientResult) restorable() bool { return r.call != nil }
 
-// ToolResult applies the result of a call that a connected client ran. If no such call waits for a
+// Apply applies the result of a call that a connected client ran. If no such call waits for a
 // client, it changes nothing and returns the reason.
-func (s *State) ToolResult(now time.Time, res signals.ToolResult) signals.DecideOutcome {
-	call := s.Turns.callAt(res.ToolCallID, CallAtClient)
+func (r ClientResult) Apply(now time.Time) signals.DecideOutcome {
+	s, call, res := r.thread, r.call, r.ToolResult
 	switch {
 	case call == nil:
 		return s.Decisions.answeredAs(res)
-	case s.isAgent(res.By):
+	case isAgent(s.agentNames(), res.By):
 		return signals.DecideNotAllowed
 	case res.Agent != "" && !strings.EqualFold(res.Agent, call.run.Agent),
 		res.ToolName != "" && !strings.EqualFold(res.ToolName, call.Plan.Name):

@@ -32,7 +32,7 @@ func FuzzDecision(f *testing.F) {
 		r := begin(t, s, "e1", "go").Runs[0]
 		takeStep(t, s, r, "", asks("c1"))
 		c := r.Calls[0]
-		s.TakeDecision(t0, d)
+		s.ReadDecision(d).Take(t0)
 		switch {
 		case c.Stage == CallReady:
 			if d.ToolCallID != "c1" || d.Decision != event.DecisionApprove || d.By == r.Agent || d.Checked() != "" || d.Round > 1 || c.DecisionID == "" {

@@ -38,42 +38,63 @@ type Decisions struct {
 	Restored *Restored `json:"restored,omitempty"`
 }
 
+// Ruling is a decision that was read, with the call that waits for it here or in a sub-agent's thread.
+type Ruling struct {
+	signals.Decide
+	About
+
+	request *event.ApprovalRequest // nil = no call waits for the decision
+}
+
+// ReadDecision finds the call that a decision is about.
+func (s *State) ReadDecision(d signals.Decide) Ruling {
+	r := Ruling{Decide: d, About: About{thread: s}}
+	r.sub, r.request = s.Children.approval(d.ToolCallID)
+	switch c := s.Turns.call(d.ToolCallID); {
+	case c == nil:
+		r.early = r.sub == nil && !s.Decisions.knows(d.ToolCallID) && s.mayAsk()
+	case c.Stage == CallReady:
+		r.early = max(d.Round, event.FirstRound) > max(c.Round, event.FirstRound)
+	case c.Stage == CallWaiting:
+		r.call, r.request = c, c.Requested
+	}
+	return r
+}
+
+// Keep keeps a decision until its call is known. ok is false if there is no room.
+func (r Ruling) Keep() (out signals.DecideOutcome, ok bool) {
+	return signals.DecideAccepted, keep(&r.thread.Decisions.Early, r.Decide, maxDecisionBytes)
+}
+
 // Unchecked returns the step that validates the edited arguments or the pattern of a decision, or that somebody who was
 // no member of a group when people were asked is one by now. ok is false if there is nothing to validate or the call is
 // not waiting.
-func (s *State) Unchecked(d signals.Decide) (step.Check, bool) {
-	c := s.Turns.waiting(d.ToolCallID)
-	if c == nil || c.differs(d) {
+func (r Ruling) Unchecked() (check step.Check, ok bool) {
+	c := r.call
+	if c == nil || c.differs(r.Decide) {
 		return step.Check{}, false
 	}
-	late := !addresses(*c.Requested, d.By) && len(c.Requested.Groups) > 0
-	if d.Checked() == "" && !late {
+	late := !addresses(*r.request, r.By) && len(r.request.Groups) > 0
+	if r.Checked() == "" && !late {
 		return step.Check{}, false
 	}
 	return step.Check{
 		Late:   late,
-		Thread: s.Ref(), Agent: c.run.Agent, MessageID: c.run.MessageID, ToolCallID: d.ToolCallID, Tools: c.run.turn.Tools,
-		WorkingDirectory: s.workingDirectory(), Guard: c.Plan.Guard, By: d.By, Args: string(d.Args), Pattern: d.Pattern,
+		Thread: r.thread.Ref(), Agent: c.run.Agent, MessageID: c.run.MessageID, ToolCallID: r.ToolCallID, Tools: c.run.turn.Tools,
+		WorkingDirectory: workingDirectory(r.thread.Metadata), Guard: c.Plan.Guard, By: r.By, Args: string(r.Args), Pattern: r.Pattern,
 	}, true
 }
 
-// CheckAlone rejects edited arguments and wider scopes for a call that several people must approve:
+// Problem rejects edited arguments and wider scopes for a call that several people must approve:
 // all of them must approve the same call.
-func (s *State) CheckAlone(d signals.Decide) error {
-	if c := s.Turns.waiting(d.ToolCallID); c != nil {
-		return checkAlone(d, *c.Requested)
-	}
-	return nil
-}
-
-func checkAlone(d signals.Decide, q event.ApprovalRequest) error {
-	if q.Quorum <= 1 {
+func (r Ruling) Problem() error {
+	if r.request == nil || r.request.Quorum <= 1 {
 		return nil
 	}
 	field := "args"
 	switch {
-	case len(d.Args) > 0:
-	case d.Scope == event.ScopeSession || d.Scope == event.ScopePattern:
+	case len(r.Args) > 0:
+	case r.Scope == event.ScopeSession || r.Scope == event.ScopePattern:
 		field = "scope"
 	default:
 		return nil
@@ -81,29 +102,29 @@ func checkAlone(d signals.Decide, q event.ApprovalRequest) error {
 	return event.FieldErrorf(field, "requires a call that one person decides on; this one needs several approvals: each must approve it once, unchanged")
 }
 
-// Decide applies a decision to its call, if that call waits for one; any other outcome changes nothing.
+// Apply applies a decision to its call, if that call waits for one; any other outcome changes nothing.
 // The stored call runs, unless the decision contains edited arguments. checked is the result of the
-// decision's validation, if it needs one: see [State.Unchecked].
-func (s *State) Decide(now time.Time, d signals.Decide, checked step.CheckReply) (out signals.DecideResult) {
-	c := s.Turns.waiting(d.ToolCallID)
+// decision's validation, if it needs one (see [Ruling.Unchecked]): the decision was read after it.
+func (r Ruling) Apply(now time.Time, checked step.CheckReply) (out signals.DecideResult) {
+	c := r.call
 	switch {
 	case c == nil:
-		return signals.DecideResult{Result: s.Decisions.settledAs(d)}
+		return signals.DecideResult{Result: r.thread.Decisions.settled(r.ToolCallID, r.Decision)}
 	case c.expired(now):
 		// The timer has not fired yet, for example because no worker was running.
 		c.expireCall(now)
-		return signals.DecideResult{Result: s.Decisions.settledAs(d)}
-	case c.differs(d):
+		return signals.DecideResult{Result: r.thread.Decisions.settled(r.ToolCallID, r.Decision)}
+	case c.differs(r.Decide):
 		return signals.DecideResult{Result: signals.DecideMismatch}
-	case !s.mayDecide(d.By, *c.Requested, checked.Member):
+	case !mayDecide(r.By, *r.request, checked.Member, r.thread.agentNames()):
 		return signals.DecideResult{Result: signals.DecideNotAllowed}
-	case d.Checked() != "" && checked.Guard == nil:
+	case r.Checked() != "" && checked.Guard == nil:
 		// The edited arguments or the pattern were not validated, and the unedited call was not
 		// approved.
 		return signals.DecideResult{Result: signals.DecideMismatch}
 	}
-	out = c.decide(now, d, checked)
-	if c.Stage == CallReady && (d.Scope == event.ScopeSession || d.Scope == event.ScopePattern) {
+	out = c.decide(now, r.Decide, checked)
+	if c.Stage == CallReady && (r.Scope == event.ScopeSession || r.Scope == event.ScopePattern) {
 		c.cascade()
 	}
 	return out
@@ -132,7 +153,7 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked step.CheckReply) 
 		c.Requested.Votes = c.Votes
 		if made.Missing = quorum - len(c.Votes); made.Missing > 0 {
 			t.record(now, recordid.Vote(c.Plan.ID, c.Round, len(c.Votes)), event.TypeApproval, made)
-			t.thread.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
+			t.thread.ParentLink.tell(t.thread.ThreadID, step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 			return signals.DecideResult{Result: signals.DecideAccepted, Missing: made.Missing}
 		}
 		made.Votes = c.Votes
@@ -154,7 +175,7 @@ func (c *Call) decide(now time.Time, d signals.Decide, checked step.CheckReply) 
 func (c *Call) decided(now time.Time, made event.Approval) {
 	t, s := c.run.turn, c.run.turn.thread
 	t.record(now, recordid.Decision(c.Plan.ID, c.Round), event.TypeApproval, made)
-	s.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
+	s.ParentLink.tell(s.ThreadID, step.SubAgentDecision{ToolCallID: c.Plan.ID, Approval: &made})
 	s.Decisions.rememberSettled(c.Plan.ID, made.Decision)
 	c.RemindAt, c.Ended = nil, &RequestEnd{now, made.Decision}
 }
@@ -176,27 +197,18 @@ func differs(d signals.Decide, q event.ApprovalRequest) bool {
 }
 
 // mayDecide reports whether a person may decide on a call: they must be one of its approvers, if it
-// has any, or a member of one of its groups, and not an agent. If several people must approve, each needs a name, since
+// has any, or a member of one of its groups, and not one of the agents. If several people must approve, each needs a name, since
 // nothing tells whether two votes without a name are those of two people.
-func (s *State) mayDecide(by string, q event.ApprovalRequest, member bool) bool {
-	if !addresses(q, by) && !member {
+func mayDecide(by string, q event.ApprovalRequest, member bool, agents []string) bool {
+	if !addresses(q, by) && !member || q.Quorum > 1 && event.Anonymous(by) {
 		return false
 	}
-	if q.Quorum > 1 && event.Anonymous(by) {
-		return false
-	}
-	return !addressing.SamePerson(q.Agent, by) && !s.isAgent(by)
+	return !addressing.SamePerson(q.Agent, by) && !isAgent(agents, by)
 }
 
 // addresses reports whether a request names a person, or leaves the decision to anybody.
 func addresses(q event.ApprovalRequest, by string) bool {
 	return len(q.Approvers)+len(q.Groups) == 0 || slices.Contains(q.Approvers, by)
-}
-
-// isAgent reports whether a name is that of an agent of the thread, or of an agent with a run in
-// it.
-func (s *State) isAgent(by string) bool {
-	return slices.ContainsFunc(s.agentNames(), func(name string) bool { return addressing.SamePerson(name, by) })
 }
 
 // plain returns JSON without the escapes that Go adds, such as \u003e for >, since people and
@@ -208,160 +220,29 @@ func plain(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// IsEarlyDecision reports whether a decision may arrive before its request: people see a request as soon as the step that
-// makes it has stored it. The thread may be further behind than that step: if a worker is lost, what it did in its last
-// workflow task is done again, and a restored thread repeats whole turns.
-func (s *State) IsEarlyDecision(d signals.Decide) bool {
-	if c := s.Turns.call(d.ToolCallID); c != nil {
-		return c.Stage == CallReady && max(d.Round, event.FirstRound) > max(c.Round, event.FirstRound)
-	}
-	return !s.knows(d.ToolCallID) && s.mayAsk()
-}
-
-// knows reports whether a call of no turn in progress has been decided on, or waits in a sub-agent's thread.
-func (s *State) knows(toolCallID string) bool {
-	_, _, below := s.Children.Request(toolCallID)
-	return below || slices.ContainsFunc(s.Decisions.Settled, func(x Settled) bool { return x.Key == toolCallID })
-}
-
-// mayAsk reports whether the thread is on its way to calls that it does not know yet, or has a sub-agent that may be. A thread
-// that only waits for people is not, nor is one whose model is unavailable.
-func (s *State) mayAsk() bool {
-	delegated := false
-	s.Turns.eachCall(func(c *Call) { delegated = delegated || c.Stage == CallDelegated })
-	switch t := s.Turns.Current; {
-	case s.Closing != nil:
-		return false
-	case delegated:
-		return true
-	case t == nil || t.Interrupted != nil || s.CanPark():
-		return s.HasNext()
-	default:
-		return t.Stage == ItemArrived || t.handlingPending() || len(t.Intercepting)+len(t.Joining) > 0 || slices.ContainsFunc(t.Runs, (*AgentRun).mayAsk)
-	}
-}
-
-func (r *AgentRun) mayAsk() bool {
-	switch r.Phase {
-	case PhaseModel:
-		return r.Outage == nil || r.InFlight
-	case PhaseReply, PhaseCalls, PhasePlan:
-		return true
-	case PhaseTools:
-		return !slices.ContainsFunc(r.Calls, (*Call).waitsForPeople) // the model is called when no call waits any more
-	case PhaseReplied, PhaseAnswered, PhaseFailed, PhaseInterrupted:
-	}
-	return false
-}
-
-// maxEarly is the maximum number of early decisions, and maxDecisionBytes the maximum size of all
-// kept decisions, since the state carries them over continue-as-new.
-const (
-	maxEarly         = 100
-	maxDecisionBytes = 160 << 10
-)
-
-// hasRoom reports whether one more decision can be kept.
-func (ds *Decisions) hasRoom(kept []signals.Decide, d signals.Decide) bool {
-	if len(kept) >= maxEarly {
-		return false
-	}
-	size := len(rawJSON(d))
-	for _, one := range kept {
-		size += len(rawJSON(one))
-	}
-	return size <= maxDecisionBytes
-}
-
-// BufferEarly keeps a decision until its call is known. It reports whether there was room.
-func (ds *Decisions) BufferEarly(d signals.Decide) bool {
-	if !ds.hasRoom(ds.Early, d) {
-		return false
-	}
-	ds.Early = append(ds.Early, d)
-	return true
-}
-
-// applyEarly applies the early decisions, results and answers whose calls are now known. It rejects those whose calls can no longer
-// appear. Decisions on the calls of sub-agents are left to [State.NextEarly].
-func (s *State) applyEarly(now time.Time) {
-	release(&s.Decisions.Early, func(d signals.Decide) bool {
-		_, _, below := s.Children.Request(d.ToolCallID)
-		return below || s.IsEarlyDecision(d)
-	}, func(d signals.Decide) { s.TakeDecision(now, d) })
-	s.applyEarlyResults(now)
-	s.applyEarlyInputs(now)
-}
-
-// EarlyDue reports whether a decision, a result or an answer is no longer early.
-func (s *State) EarlyDue() bool {
-	ds := &s.Decisions
-	return slices.ContainsFunc(ds.Early, func(d signals.Decide) bool { return !s.IsEarlyDecision(d) }) ||
-		slices.ContainsFunc(ds.EarlyResults, func(res signals.ToolResult) bool { return !s.IsEarlyResult(res.ToolCallID) }) ||
-		slices.ContainsFunc(ds.EarlyInputs, func(a signals.InputAnswers) bool { return !s.IsEarlyInput(a) })
-}
-
-// NextEarly applies the results that are no longer early, and removes and returns the next decision or answer that is not: its
-// request may be one of a sub-agent. Both are nil if there is none.
-func (s *State) NextEarly(now time.Time) (d *signals.Decide, a *signals.InputAnswers) {
-	s.applyEarlyResults(now)
-	d = takeFirst(&s.Decisions.Early, func(d signals.Decide) bool { return !s.IsEarlyDecision(d) })
-	if d == nil {
-		a = takeFirst(&s.Decisions.EarlyInputs, func(a signals.InputAnswers) bool { return !s.IsEarlyInput(a) })
-	}
-	return d, a
-}
-
-// takeFirst removes and returns the first value of a list for which is says so, or nil.
-func takeFirst[T any](list *[]T, is func(T) bool) *T {
-	i := slices.IndexFunc(*list, is)
-	if i < 0 {
-		return nil
-	}
-	first := (*list)[i]
-	*list = slices.Delete(*list, i, i+1)
-	return &first
-}
-
-// release passes the held values that are no longer early to take, and keeps the others.
-func release[T any](held *[]T, early func(T) bool, take func(T)) {
-	all := *held
-	*held = nil
-	for _, one := range all {
-		if early(one) {
-			*held = append(*held, one)
-		} else {
-			take(one)
+// Take applies a decision that was sent by signal, or schedules its validation. It keeps one
+// that arrived before its call.
+func (r Ruling) Take(now time.Time) {
+	if r.early {
+		if _, kept := r.Keep(); kept {
+			return
 		}
 	}
-}
-
-// TakeDecision applies a decision that was sent by signal, or schedules its validation. It keeps one
-// that arrived before its call.
-func (s *State) TakeDecision(now time.Time, d signals.Decide) {
-	if s.IsEarlyDecision(d) && s.Decisions.BufferEarly(d) {
+	if err := r.Problem(); err != nil {
+		r.thread.Reject(now, signals.SignalDecide, r.Decide, err)
 		return
 	}
-	if err := s.CheckAlone(d); err != nil {
-		s.Reject(now, signals.SignalDecide, d, err)
+	if _, ok := r.Unchecked(); !ok {
+		r.rejectUnless(now, r.Apply(now, step.CheckReply{}).Result, signals.SignalDecide, r.Decide)
 		return
 	}
-	if _, ok := s.Unchecked(d); !ok {
-		s.decideOrReject(now, d, step.CheckReply{})
-		return
-	}
-	if !s.Decisions.keepToCheck(d) {
-		s.Reject(now, signals.SignalDecide, d, errors.New("too many decisions wait to be checked; decide again"))
+	if !keep(&r.thread.Decisions.ToCheck, r.Decide, maxDecisionBytes) {
+		r.thread.Reject(now, signals.SignalDecide, r.Decide, errors.New("too many decisions wait to be checked; decide again"))
 	}
 }
 
-// keepToCheck keeps a decision that must be validated. It reports whether there was room.
-func (ds *Decisions) keepToCheck(d signals.Decide) bool {
-	if !ds.hasRoom(ds.ToCheck, d) {
-		return false
-	}
-	ds.ToCheck = append(ds.ToCheck, d)
-	return true
+func (r Ruling) restorable() bool {
+	return r.call != nil && max(r.call.Round, event.FirstRound) == max(r.Round, event.FirstRound)
 }
 
 // NextToCheck returns the first decision by signal that must be validated. ok is false if there is none.
@@ -376,34 +257,12 @@ func (ds *Decisions) NextToCheck() (d signals.Decide, ok bool) {
 func (s *State) ApplyChecked(now time.Time, checked step.CheckReply) {
 	d := s.Decisions.ToCheck[0]
 	s.Decisions.ToCheck = s.Decisions.ToCheck[1:]
-	s.decideOrReject(now, d, checked)
-}
-
-// decideOrReject applies a decision that was sent by signal. A decision that changes nothing leaves
-// an audit record.
-func (s *State) decideOrReject(now time.Time, d signals.Decide, checked step.CheckReply) {
 	if checked.Problem != "" {
 		s.Reject(now, signals.SignalDecide, d, checked.Err())
 		return
 	}
-	switch outcome := s.Decide(now, d, checked).Result; outcome {
-	case signals.DecideAccepted, signals.DecideAlreadyResolved:
-	case signals.DecideConflict, signals.DecideMismatch, signals.DecideNotPending, signals.DecideNotAllowed:
-		s.Reject(now, signals.SignalDecide, d, errors.New(string(outcome)))
-	}
-}
-
-// waiting returns the call with this id if it waits for a decision, or nil.
-func (ts *Turns) waiting(toolCallID string) *Call { return ts.callAt(toolCallID, CallWaiting) }
-
-// callAt returns the call with this id if it is at a stage, or nil.
-func (ts *Turns) callAt(toolCallID string, stage CallStage) (found *Call) {
-	ts.eachCall(func(c *Call) {
-		if c.Plan.ID == toolCallID && c.Stage == stage {
-			found = c
-		}
-	})
-	return found
+	r := s.ReadDecision(d)
+	r.rejectUnless(now, r.Apply(now, checked).Result, signals.SignalDecide, d)
 }
 
 // call returns the call with this id, or nil.
@@ -414,10 +273,6 @@ func (ts *Turns) call(toolCallID string) (found *Call) {
 		}
 	})
 	return found
-}
-
-func (ds *Decisions) settledAs(d signals.Decide) signals.DecideOutcome {
-	return ds.settled(d.ToolCallID, d.Decision)
 }
 
 // settled returns the outcome of a decision on a request, by its key, that no longer waits.
@@ -432,6 +287,11 @@ func (ds *Decisions) settled(key string, as event.Decision) signals.DecideOutcom
 		return signals.DecideConflict
 	}
 	return signals.DecideNotPending
+}
+
+// knows reports whether a request, by its key, no longer waits.
+func (ds *Decisions) knows(key string) bool {
+	return slices.ContainsFunc(ds.Settled, func(x Settled) bool { return x.Key == key })
 }
 
 // Approvals returns the approval requests that are pending, including those of sub-agents.

@@ -223,7 +223,7 @@ func (t *Turn) continueRoot(now time.Time, out signals.TurnResult, terminal bool
 		root.Result = out
 	case !s.Awaits(out.EventID): // otherwise it is processed again
 		root.join(out)
-		s.addOutcome(out)
+		s.Turns.addOutcome(out, s.Outbox.last())
 	}
 	s.settleRoots(now)
 	return true

@@ -14,7 +14,8 @@
 //   - [Inbox]: events that are queued, debounced, failed or ended (inbox.go, queue.go, debounce.go)
 //   - [Turns]: the current [Turn], the turns that wait for people, and outcomes (turns.go,
 //     waiting.go)
-//   - [Decisions]: decisions of people and results of clients (decisions.go, client_tools.go)
+//   - [Decisions]: decisions of people and results of clients (decisions.go,
+//     client_tools.go, input.go)
 //   - [Tasks]: background tasks (tasks.go)
 //   - [Children]: the sub-agents of the thread (children.go, subagent_approvals.go)
 //   - [ParentLink]: the parent thread, in a sub-agent's thread (parent.go)
@@ -22,9 +23,13 @@
 //   - [Titling]: whether a title is to be generated (titling.go)
 //   - [Outbox]: records that are not stored yet (outbox.go)
 //   - [Pace]: how long steps have taken (pace.go)
+//   - [Log]: lines for the worker's log (env_event.go)
 //
 // What concerns several parts is a method of State, in the file of the part that it is about: the end of a
 // background task ([State.TaskReported]) removes its sub-agent, adds records, and queues an event.
+//
+// What arrives is read once: a post becomes an [Incoming], and what people and clients say about a tool call a [Ruling], an
+// [Answer] or a [ClientResult] (reading.go). The steps after it take that value, and do not look again.
 //
 // A [Turn] consists of an [AgentRun] for each agent that takes part, and a run of its tool calls,
 // each a [Call]. The functions that change a turn, a run or a call are its methods. timers.go has

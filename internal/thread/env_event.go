@@ -66,15 +66,22 @@ type LogLine struct {
 	Args  []any
 }
 
-// TakeLog returns the new log lines and clears them.
-func (s *State) TakeLog() []LogLine {
-	lines := s.log
-	s.log = nil
+// Log contains the lines for the worker's log that were not written yet.
+type Log []LogLine
+
+// Take returns the new log lines and clears them.
+func (l *Log) Take() []LogLine {
+	lines := *l
+	*l = nil
 	return lines
 }
 
-func (s *State) logLine(level LogLevel, text string, args ...any) {
-	s.log = append(s.log, LogLine{level, text, append([]any{"thread", s.ThreadID}, args...)})
+func (l *Log) add(level LogLevel, threadID, text string, args ...any) {
+	*l = append(*l, LogLine{level, text, append([]any{"thread", threadID}, args...)})
+}
+
+func (l *Log) event(threadID string, e event.EnvEvent) {
+	l.add(LogInfo, threadID, "environment event "+e.Type, "event", e.ID, "source", string(e.Metadata.Source))
 }
 
 // publish queues an environment event that the thread itself derived. It ignores the limits of the
@@ -113,7 +120,7 @@ func (s *State) Lifecycle(now time.Time, typ, recordID string, rules []rule.Spec
 	case !ok:
 	case spec.Default || !named(spec, typ) || s.Closing != nil:
 		if spec.Log {
-			s.logEvent(e)
+			s.Log.event(s.ThreadID, e)
 		}
 	default:
 		s.publish(now, e, nil, e.ID, "")
@@ -125,10 +132,6 @@ func (s *State) Lifecycle(now time.Time, typ, recordID string, rules []rule.Spec
 func named(spec rule.Spec, typ string) bool {
 	kind, _, _ := strings.Cut(typ, ".")
 	return slices.Contains(spec.Events, typ) || slices.Contains(spec.Events, kind+".*")
-}
-
-func (s *State) logEvent(e event.EnvEvent) {
-	s.logLine(LogInfo, "environment event "+e.Type, "event", e.ID, "source", string(e.Metadata.Source))
 }
 
 // env returns the turn's item as an environment event, with the changes of hooks.
@@ -154,7 +157,7 @@ func (t *Turn) applyRule(now time.Time, d step.HookDecision, rules []rule.Spec) 
 	e, replaced, _ := t.env(d)
 	spec, ok := t.ruleFor(e, rules)
 	if !ok {
-		s.logLine(LogWarn, "No rule matched for event: "+e.Type, "event", e.ID)
+		s.Log.add(LogWarn, s.ThreadID, "No rule matched for event: "+e.Type, "event", e.ID)
 		t.Unhandled = "No rule matched for event: " + e.Type
 		t.record(now, recordid.Unmatched(t.TurnID()), event.TypeStatus, event.StatusChange{Status: event.StatusUnmatched, Detail: t.Unhandled})
 		return
@@ -166,7 +169,7 @@ func (t *Turn) applyRule(now time.Time, d step.HookDecision, rules []rule.Spec) 
 		return
 	}
 	if spec.Log {
-		s.logEvent(e)
+		s.Log.event(s.ThreadID, e)
 	}
 	t.Handling = &Handling{Rule: spec, Stage: HandlingDone, Replaced: replaced}
 	switch {
@@ -298,15 +301,14 @@ func (t *Turn) FunctionFailed(now time.Time, why string) {
 		t.failItem(now, why)
 		return
 	}
-	s.logLine(LogError, "rule failed", "rule", t.Handling.Rule.Name, "event", t.Item.ID, "error", why)
+	s.Log.add(LogError, s.ThreadID, "rule failed", "rule", t.Handling.Rule.Name, "event", t.Item.ID, "error", why)
 	t.failItem(now, step.Why(fmt.Sprintf("the function of rule %s failed: %s", t.Handling.Rule.Name, why)))
 }
 
 // RuleEvent returns the turn's event for the processor of a rule. Its key differs from that of the
 // hooks' event.
 func (t *Turn) RuleEvent() HookEvent {
-	s := t.thread
-	e := s.itemEvent(&t.Queued, recordid.Rule(t.TurnID()))
+	e := t.event(recordid.Rule(t.TurnID()))
 	e.ByRule, e.undecided = true, false
 	_, e.Changed, _ = t.env(t.decision())
 	return e

@@ -15,7 +15,7 @@ func (s *State) Forget(f job.Forget) {
 // Concerning returns the events whose turns are in progress and concern a person, and the person's own events in the queue. is
 // reports whether a name is that of the person, and concerns whether JSON has something of the person.
 func (s *State) Concerning(is func(name string) bool, concerns func(json.RawMessage) bool) (events []string) {
-	for _, t := range s.concerning(concerns) {
+	for _, t := range s.Turns.concerning(concerns) {
 		events = append(events, t.Item.ID)
 	}
 	for i := range s.Inbox.Queue {
@@ -27,10 +27,10 @@ func (s *State) Concerning(is func(name string) bool, concerns func(json.RawMess
 }
 
 // Concerned reports whether the turn of an event that concerns a person is in progress.
-func (s *State) Concerned(concerns func(json.RawMessage) bool) bool {
-	return len(s.concerning(concerns)) > 0
+func (ts *Turns) Concerned(concerns func(json.RawMessage) bool) bool {
+	return len(ts.concerning(concerns)) > 0
 }
 
-func (s *State) concerning(concerns func(json.RawMessage) bool) []*Turn {
-	return slices.DeleteFunc(slices.Concat(s.Turns.all(), s.Turns.Deciding), func(t *Turn) bool { return !concerns(rawJSON(t)) })
+func (ts *Turns) concerning(concerns func(json.RawMessage) bool) []*Turn {
+	return slices.DeleteFunc(slices.Concat(ts.all(), ts.Deciding), func(t *Turn) bool { return !concerns(rawJSON(t)) })
 }

@@ -309,5 +309,5 @@ const happened = 1_700_000_000_000
 
 // decideUnchecked applies a decision that needs no validation.
 func (s *State) decideUnchecked(now time.Time, d signals.Decide) signals.DecideOutcome {
-	return s.Decide(now, d, step.CheckReply{}).Result
+	return s.ReadDecision(d).Apply(now, step.CheckReply{}).Result
 }

@@ -11,8 +11,7 @@ import (
 
 // ItemEvent returns the turn's item for hooks.
 func (t *Turn) ItemEvent() HookEvent {
-	s := t.thread
-	e := s.itemEvent(&t.Queued, t.TurnID())
+	e := t.event(t.TurnID())
 	if t.Recorded {
 		// Only the record has all of it.
 		e.Event = nil
@@ -22,7 +21,8 @@ func (t *Turn) ItemEvent() HookEvent {
 	return e
 }
 
-func (s *State) itemEvent(q *Queued, key string) HookEvent {
+// event returns an item for hooks.
+func (q *Queued) event(key string) HookEvent {
 	it := q.Item
 	e := HookEvent{ID: it.ID, Key: key, Type: it.Type, Parent: it.ParentEventID, user: q.User}
 	read := q.read()
@@ -31,7 +31,7 @@ func (s *State) itemEvent(q *Queued, key string) HookEvent {
 		return e
 	}
 	if read.Message == nil {
-		e.Event = event.CustomEvent{Type: it.Type, ThreadID: s.ThreadID, Payload: it.Payload}
+		e.Event = event.CustomEvent{Type: it.Type, ThreadID: it.ThreadID, Payload: it.Payload}
 		return e
 	}
 	m := q.message()

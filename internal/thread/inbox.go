@@ -264,15 +264,10 @@ func (s *State) change(now time.Time, c signals.SetStatus) (event.Item, error) {
 	if c.Priority == nil {
 		return q.Item, nil
 	}
-	return s.move(now, q, c), nil
-}
-
-// move gives an event that waits another priority.
-func (s *State) move(now time.Time, q *Queued, c signals.SetStatus) event.Item {
 	q.Item.Priority, q.Item.UpdatedAt = *c.Priority, now
 	s.Outbox.recordIn(q.root(), recordid.StatusSet(q.Item.ID, s.nextID("status")), event.TypeStatus, q.Item.TraceID, q.Item.ID, now,
 		event.StatusChange{Status: string(event.ItemPending), Detail: fmt.Sprintf("priority %d", q.Item.Priority), By: c.By})
-	return q.Item
+	return q.Item, nil
 }
 
 // setStatusOf sets the status of an item that is not processed any further.
@@ -412,9 +407,9 @@ func (s *State) recordItemIn(now time.Time, eventID string, q *Queued) {
 		if it.Attempt == 0 && now.Sub(it.CreatedAt) >= shownWait { // a retry has waited since its failure
 			m.PostedAt = it.CreatedAt
 		}
-		s.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, m)
+		s.Outbox.recordUndecided(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, m)
 	case read.Env != nil:
-		s.recordUndecided(eventID, it.ID, event.TypeEnv, it.TraceID, it.ParentEventID, now, *read.Env)
+		s.Outbox.recordUndecided(eventID, it.ID, event.TypeEnv, it.TraceID, it.ParentEventID, now, *read.Env)
 	default:
 		s.Outbox.recordIn(eventID, it.ID, it.Type, it.TraceID, it.ParentEventID, now, it.Payload)
 	}

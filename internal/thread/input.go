@@ -3,8 +3,6 @@ package thread
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"errors"
-	"slices"
 	"time"
 
 	"github.com/threadmill/threadmill/event"
@@ -19,7 +17,7 @@ func (c *Call) AskInput(now time.Time, q event.InputRequest) {
 	s := c.run.turn.thread
 	c.Stage, c.Input = CallAtInput, &q
 	s.askParent(step.SubAgentRequest{Input: &q})
-	s.applyEarlyInputs(now)
+	release(now, &s.Decisions.EarlyInputs, s.ReadAnswer, reading.applicable)
 }
 
 // withdrawn is the end of a request for input that nobody answered.
@@ -44,62 +42,70 @@ func (s *State) InputRequests() []event.InputRequest {
 	return out
 }
 
-// IsEarlyInput reports whether an answer may arrive before its request, as [State.IsEarlyDecision] does for decisions: the
-// running call has stored it.
-func (s *State) IsEarlyInput(a signals.InputAnswers) bool {
-	if c := s.Turns.call(a.ToolCallID); c != nil {
-		return c.Stage == CallReady && roundOf(a) == c.Answered+1
-	}
-	received := recordid.InputReceived(a.ToolCallID, roundOf(a))
-	return !s.Children.Input(a) && s.mayAsk() && !slices.ContainsFunc(s.Decisions.Settled, func(x Settled) bool { return x.Key == received })
+// Answer is an answer that was read, with the request that waits for it here or in a sub-agent's thread.
+type Answer struct {
+	signals.InputAnswers
+	About
+
+	request *event.InputRequest // nil = no call waits for the answer
 }
+
+// ReadAnswer finds the call that an answer is for. A running call has stored its request before the thread knows it.
+func (s *State) ReadAnswer(a signals.InputAnswers) Answer {
+	r := Answer{InputAnswers: a, About: About{thread: s}}
+	r.sub, r.request = s.Children.input(a)
+	switch c := s.Turns.call(a.ToolCallID); {
+	case c == nil:
+		r.early = r.sub == nil && !s.Decisions.knows(r.key()) && s.mayAsk()
+	case c.Stage == CallReady:
+		r.early = roundOf(a) == c.Answered+1
+	case c.Stage == CallAtInput:
+		r.call, r.request = c, c.Input
+	}
+	return r
+}
+
+// key returns the key of the request that the answer is for in [SubAgent].Forwarded and [Decisions].Settled.
+func (a Answer) key() string { return recordid.InputReceived(a.ToolCallID, roundOf(a.InputAnswers)) }
 
 func roundOf(a signals.InputAnswers) int { return max(a.Round, event.FirstRound) }
 
-// TakeInput applies an answer that was sent by signal. One that changes nothing leaves an audit
+// Keep keeps an answer until its request is known. ok is false if there is no room.
+func (a Answer) Keep() (out signals.DecideOutcome, ok bool) {
+	return signals.DecideAccepted, keep(&a.thread.Decisions.EarlyInputs, a.InputAnswers, maxDecisionBytes)
+}
+
+// Take applies an answer that was sent by signal. One that changes nothing leaves an audit
 // record.
-func (s *State) TakeInput(now time.Time, a signals.InputAnswers) {
-	if s.IsEarlyInput(a) && s.Decisions.BufferEarlyInput(a) {
+func (a Answer) Take(now time.Time) {
+	if a.early {
+		if _, kept := a.Keep(); kept {
+			return
+		}
+	}
+	out, err := a.Apply(now)
+	if err != nil {
+		a.thread.Reject(now, signals.SignalAnswerInput, a.InputAnswers, err)
 		return
 	}
-	out, err := s.AnswerInput(now, a)
-	if err == nil && out != signals.DecideAccepted && out != signals.DecideAlreadyResolved {
-		err = errors.New(string(out))
-	}
-	if err != nil {
-		s.Reject(now, signals.SignalAnswerInput, a, err)
-	}
+	a.rejectUnless(now, out, signals.SignalAnswerInput, a.InputAnswers)
 }
 
-// BufferEarlyInput keeps an answer until its request is known. It reports whether there was room.
-func (ds *Decisions) BufferEarlyInput(a signals.InputAnswers) bool {
-	size := len(rawJSON(a))
-	for _, kept := range ds.EarlyInputs {
-		size += len(rawJSON(kept))
-	}
-	if len(ds.EarlyInputs) >= maxEarly || size > maxDecisionBytes {
-		return false
-	}
-	ds.EarlyInputs = append(ds.EarlyInputs, a)
-	return true
+func (a Answer) restorable() bool {
+	return a.call != nil && a.request.Round == roundOf(a.InputAnswers)
 }
 
-func (s *State) applyEarlyInputs(now time.Time) {
-	early := func(a signals.InputAnswers) bool { return s.Children.Input(a) || s.IsEarlyInput(a) }
-	release(&s.Decisions.EarlyInputs, early, func(a signals.InputAnswers) { s.TakeInput(now, a) })
-}
-
-// AnswerInput gives a call the input for which it waits, so that it runs again. If no such call waits,
+// Apply gives a call the input for which it waits, so that it runs again. If no such call waits,
 // it changes nothing and returns the reason. The error names a question without an answer, or an
 // answer without a question.
-func (s *State) AnswerInput(now time.Time, a signals.InputAnswers) (signals.DecideOutcome, error) {
-	c := s.Turns.callAt(a.ToolCallID, CallAtInput)
+func (a Answer) Apply(now time.Time) (signals.DecideOutcome, error) {
+	s, c := a.thread, a.call
 	switch {
-	case c == nil || roundOf(a) < c.Input.Round:
-		return s.Decisions.inputReceivedAs(a), nil
-	case roundOf(a) > c.Input.Round:
+	case c == nil || roundOf(a.InputAnswers) < c.Input.Round:
+		return s.Decisions.settled(a.key(), inputSum(a.Answers)), nil
+	case roundOf(a.InputAnswers) > c.Input.Round:
 		return signals.DecideNotPending, nil
-	case s.isAgent(a.By):
+	case isAgent(s.agentNames(), a.By):
 		return signals.DecideNotAllowed, nil
 	}
 	if err := checkAnswers(c.Input.Questions, a.Answers); err != nil {
@@ -108,11 +114,11 @@ func (s *State) AnswerInput(now time.Time, a signals.InputAnswers) (signals.Deci
 	got := event.InputReceived{
 		ToolCallID: c.Plan.ID, ToolName: c.Plan.Name, Agent: c.run.Agent, Round: c.Input.Round, Answers: a.Answers, By: a.By, ReceivedAt: now,
 	}
-	id := recordid.InputReceived(c.Plan.ID, c.Input.Round)
+	id := a.key()
 	c.run.turn.record(now, id, event.TypeInputReceived, got)
 	c.Stage, c.Answered, c.Input = CallReady, c.Input.Round, nil
 	s.Decisions.rememberSettled(id, inputSum(a.Answers))
-	s.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID, Input: &got})
+	s.ParentLink.tell(s.ThreadID, step.SubAgentDecision{ToolCallID: c.Plan.ID, Input: &got})
 	return signals.DecideAccepted, nil
 }
 
@@ -131,11 +137,6 @@ func checkAnswers(questions []event.InputQuestion, answers map[string]event.Inpu
 		return event.FieldErrorf("answers", "has an answer to a question that was not asked")
 	}
 	return nil
-}
-
-// inputReceivedAs returns the outcome of an answer for which no call waits.
-func (ds *Decisions) inputReceivedAs(a signals.InputAnswers) signals.DecideOutcome {
-	return ds.settled(recordid.InputReceived(a.ToolCallID, roundOf(a)), inputSum(a.Answers))
 }
 
 func inputSum(answers map[string]event.InputAnswer) event.Decision {

@@ -62,8 +62,8 @@ func (e HookEvent) decision() string {
 }
 
 // Subject returns the properties of an event that filters match.
-func (s *State) Subject(e HookEvent) hook.Subject {
-	return hook.Subject{Namespace: s.Namespace, Type: e.Type, CreatedBy: e.CreatedBy, Agent: e.Agent, Tools: e.Tools}
+func (e HookEvent) Subject(namespace string) hook.Subject {
+	return hook.Subject{Namespace: namespace, Type: e.Type, CreatedBy: e.CreatedBy, Agent: e.Agent, Tools: e.Tools}
 }
 
 // Processing returns the hooks that apply to an event: only processors if hooks replaced another
@@ -298,7 +298,7 @@ func (t *Turn) fillIn(rec *event.Interception, e HookEvent, raw json.RawMessage)
 	switch got := readEvent(raw).(type) {
 	case event.MessageEvent:
 		if e.Type == event.TypeMessage {
-			m := s.replaced(e, got)
+			m := e.replaced(s.ThreadID, got)
 			rec.Message = &m
 		}
 	case event.ToolCallEvent:
@@ -315,9 +315,9 @@ func (t *Turn) fillIn(rec *event.Interception, e HookEvent, raw json.RawMessage)
 }
 
 // replaced returns a message with the changes of hooks.
-func (s *State) replaced(e HookEvent, got event.MessageEvent) event.Message {
+func (e HookEvent) replaced(threadID string, got event.MessageEvent) event.Message {
 	m := e.message
-	m.ID, m.ThreadID = e.ID, s.ThreadID
+	m.ID, m.ThreadID = e.ID, threadID
 	m.Content, m.Metadata, m.Held, m.Truncated = got.Message.Content, got.Message.Metadata, false, false
 	if m.ToolCalls == nil {
 		m.ToolCalls = got.Message.ToolCalls

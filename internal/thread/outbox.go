@@ -133,4 +133,18 @@ func (o *Outbox) recordIn(eventID, id, typ, traceID, parent string, at time.Time
 	o.add(event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID))
 }
 
+// recordUndecided adds the record of an event that models do not see until hooks have passed it:
+// see [event.Record.WithUndecided].
+func (o *Outbox) recordUndecided(eventID, id, typ, traceID, parent string, at time.Time, payload any) {
+	o.add(event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID).WithUndecided(typ))
+}
+
+// last returns the id of the last record that waits to be stored, or "".
+func (o *Outbox) last() string {
+	if n := len(o.Pending); n > 0 {
+		return o.Pending[n-1].ID
+	}
+	return ""
+}
+
 func (o *Outbox) add(r event.Record) { o.Pending = append(o.Pending, r) }

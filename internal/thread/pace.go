@@ -96,8 +96,8 @@ func (r *AgentRun) modelKind(agent string) string {
 
 // FirstKind returns the kind that a step has in a new thread. If it was opened without agents, it does not know the name of its
 // default agent yet.
-func (s *State) FirstKind(kind string) string {
-	if model, ok := strings.CutPrefix(kind, "model/"+s.Roster.Default+"/"); ok && len(s.Roster.Agents) == 0 {
+func (ro *Roster) FirstKind(kind string) string {
+	if model, ok := strings.CutPrefix(kind, "model/"+ro.Default+"/"); ok && len(ro.Agents) == 0 {
 		return "model//" + model
 	}
 	return kind

@@ -33,7 +33,9 @@ func (s *State) DelegatedBy(parent *step.Parent, stored bool) {
 }
 
 // FirstID returns the id of the first event of a sub-agent's thread.
-func (s *State) FirstID() string { return firstID(s.Namespace, s.ThreadID, *s.ParentLink.Parent) }
+func (p *ParentLink) FirstID(ref step.Ref) string {
+	return firstID(ref.Namespace, ref.ThreadID, *p.Parent)
+}
 
 // FirstIDOf returns the id of the first event of the sub-agent's thread that a call starts.
 func FirstIDOf(namespace, threadID, toolCallID string) string {
@@ -49,14 +51,14 @@ func firstID(namespace, threadID string, parent step.Parent) string {
 // AnswerStored reports whether the sub-agent's turn has ended, or will never start because its
 // message was rejected.
 func (s *State) AnswerStored() bool {
-	return s.ParentLink.Parent != nil && len(s.Turns.all()) == 0 && !s.Awaits(s.FirstID())
+	return s.ParentLink.Parent != nil && len(s.Turns.all()) == 0 && !s.Awaits(s.ParentLink.FirstID(s.Ref()))
 }
 
 // EndStep returns the input of the activity that ends a sub-agent's thread.
 func (s *State) EndStep() step.End {
-	out, ended := s.Turns.Outcome(s.FirstID())
+	out, ended := s.Turns.Outcome(s.ParentLink.FirstID(s.Ref()))
 	if !ended {
-		out = signals.TurnResult{EventID: s.FirstID(), Status: signals.TurnFailed, Error: "its thread has refused the message"}
+		out = signals.TurnResult{EventID: s.ParentLink.FirstID(s.Ref()), Status: signals.TurnFailed, Error: "its thread has refused the message"}
 	}
 	return step.End{Thread: s.Ref(), Parent: *s.ParentLink.Parent, EventID: out.EventID, Status: out.Status, Error: out.Error, Flush: s.Outbox.Flush()}
 }
@@ -88,10 +90,10 @@ func (s *State) askParent(a step.SubAgentRequest) {
 	s.ParentLink.notify(ParentNotice{Approvals: &a})
 }
 
-// tellParent sends the end of a request, or a vote, to the parent thread, if there is one.
-func (s *State) tellParent(d step.SubAgentDecision) {
-	d.ThreadID = s.ThreadID
-	s.ParentLink.notify(ParentNotice{Decided: &d})
+// tell sends the end of a request, or a vote, to the parent thread, if there is one.
+func (p *ParentLink) tell(threadID string, d step.SubAgentDecision) {
+	d.ThreadID = threadID
+	p.notify(ParentNotice{Decided: &d})
 }
 
 func (p *ParentLink) notify(n ParentNotice) {

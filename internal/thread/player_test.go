@@ -210,7 +210,7 @@ func (p *player) do(c command) {
 	case "parent":
 		s.ParentLink.Parent = new(read(c, step.Parent{ThreadID: "t0", Agent: "alice", ToolName: "ask", ToolCallID: "c0", MessageID: "m0", TraceID: "e0", EventID: "e0", Depth: 1}))
 	case "first":
-		p.post(p.parse("post " + s.FirstID() + " by=alice " + strings.TrimSpace(c.id+" "+c.text)))
+		p.post(p.parse("post " + s.ParentLink.FirstID(s.Ref()) + " by=alice " + strings.TrimSpace(c.id+" "+c.text)))
 		s.InheritUser()
 	case "hooks":
 		p.specs = []hook.Spec{}
@@ -279,11 +279,12 @@ func (p *player) do(c command) {
 	case "hooks-gone":
 		p.say("= asked %s", short(s.Turns.Current.PendingHooks(s.Turns.Current.ItemEvent(), p.specs)))
 	case "result":
-		p.say("= %s", s.ToolResult(now, read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"})))
+		p.say("= %s", s.ReadResult(read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"})).Apply(now))
 	case "result-early":
-		p.say("= %s", s.BufferEarlyResult(read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"})))
+		out, _ := s.ReadResult(read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"})).Keep()
+		p.say("= %s", out)
 	case "result-signal":
-		s.TakeResult(now, read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"}))
+		s.ReadResult(read(c, signals.ToolResult{ToolCallID: c.id, Output: c.text, By: "editor"})).Take(now)
 	case "answer":
 		p.takeInput(false, p.answers(c))
 	case "answer-signal":
@@ -439,26 +440,28 @@ func (p *player) decide(c command) {
 
 func (p *player) take(signal bool, d signals.Decide) {
 	s := p.s
-	if _, _, below := s.Children.Request(d.ToolCallID); below {
-		f, err := s.Forward(p.now, d)
+	r := s.ReadDecision(d)
+	switch {
+	case r.Below():
+		f, err := r.Forward(p.now)
 		if p.err(err); err == nil {
 			p.say("= %s by %s", f.Outcome, f.ThreadID)
 		}
 		return
-	}
-	if early := s.IsEarlyDecision(d); signal {
-		s.TakeDecision(p.now, d)
+	case signal:
+		r.Take(p.now)
 		return
-	} else if early {
-		p.say("= early, held: %v", s.Decisions.BufferEarly(d))
+	case r.Early():
+		_, held := r.Keep()
+		p.say("= early, held: %v", held)
 		return
 	}
-	if err := s.CheckAlone(d); err != nil {
+	if err := r.Problem(); err != nil {
 		p.err(err)
 		return
 	}
-	answer := func(reply step.CheckReply) { p.say("= %s", short(s.Decide(p.now, d, reply))) }
-	if input, ok := s.Unchecked(d); ok {
+	answer := func(reply step.CheckReply) { p.say("= %s", short(s.ReadDecision(d).Apply(p.now, reply))) }
+	if input, ok := r.Unchecked(); ok {
 		p.start(&flight{kind: "check", key: d.ToolCallID, checked: answer}, "check %s %s", d.ToolCallID, short(input, "thread", "toolCallId"))
 		return
 	}
@@ -466,16 +469,16 @@ func (p *player) take(signal bool, d signals.Decide) {
 }
 
 func (p *player) takeInput(signal bool, a signals.InputAnswers) {
-	switch {
-	case p.s.Children.Input(a):
-		f, err := p.s.ForwardInput(p.now, a)
+	switch r := p.s.ReadAnswer(a); {
+	case r.Below():
+		f, err := r.Forward(p.now)
 		if p.err(err); err == nil {
 			p.say("= %s by %s", f.Outcome, f.ThreadID)
 		}
 	case signal:
-		p.s.TakeInput(p.now, a)
+		r.Take(p.now)
 	default:
-		out, err := p.s.AnswerInput(p.now, a)
+		out, err := r.Apply(p.now)
 		p.err(err)
 		p.say("= %s", out)
 	}

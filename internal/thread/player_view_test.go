@@ -58,7 +58,7 @@ func (p *player) look(c command) {
 	case "below":
 		d := signals.Decide{ToolCallID: c.id, Decision: event.Decision(c.text)}
 		f := Forward{Outcome: signals.DecideAccepted, key: d.ToolCallID, as: d.Decision}
-		p.say("= %s, several %v", s.ForwardedOutcome(f), s.Children.NeedsSeveral(f))
+		p.say("= %s, several %v", s.Decisions.Forwarded(f), s.Children.NeedsSeveral(f))
 	case "closed-task":
 		for _, r := range TaskRecords(s.Ref(), s.Tasks.Running[0], read(c, step.TaskReply{}), p.now) {
 			p.say("= %s %s %s", r.ID, r.Type, short(r.Payload))
@@ -90,7 +90,7 @@ func (p *player) show() {
 		}
 		p.say("%s", line)
 	}
-	for _, l := range p.s.TakeLog() {
+	for _, l := range p.s.Log.Take() {
 		p.say("> log %s: %s %v", l.Level, l.Text, l.Args[2:])
 	}
 	due, _, ok := p.s.NextDue()

@@ -216,7 +216,7 @@ func (p *player) intercept(e HookEvent, by *step.HookDecision, q *Queued, then f
 	if p.flying(func(f *flight) bool { return f.kind == "hook" && f.key == e.Key }) {
 		return false
 	}
-	matching := e.Processing(hook.Matching(p.specs, p.s.Subject(e)))
+	matching := e.Processing(hook.Matching(p.specs, e.Subject(p.s.Namespace)))
 	d, asked := p.s.Turns.Current.HooksPending(e)
 	switch {
 	case by != nil:
@@ -504,7 +504,7 @@ func (p *player) model(r *AgentRun) bool {
 		return p.intercept(s.Turns.Current.SteeredEvent(q), by, &q, func(d step.HookDecision) { s.Turns.Current.Join(p.now, q, d) })
 	}
 	if !r.HooksDecided {
-		if e := r.ModelCallEvent(); len(hook.Matching(p.specs, s.Subject(e))) > 0 || s.Turns.Current.find(e.Key) != nil {
+		if e := r.ModelCallEvent(); len(hook.Matching(p.specs, e.Subject(s.Namespace))) > 0 || s.Turns.Current.find(e.Key) != nil {
 			return p.intercept(e, nil, nil, func(d step.HookDecision) { r.ApplyModelCallDecision(p.now, d) })
 		}
 		if !r.ApplyModelCallDecision(now, passing) {

@@ -21,10 +21,10 @@ var (
 	ErrBusy   = errors.New("a turn is in progress and onBusy is reject")
 )
 
-// WasPosted reports whether the thread has the event of a post. A post with its id and another content is an error; one without
+// Has reports whether the thread remembers the event of a post. A post with its id and another content is an error; one without
 // content only names the event.
-func (s *State) WasPosted(p signals.Post) (bool, error) {
-	digest, ok := s.Inbox.digest(p.ID)
+func (in *Inbox) Has(p signals.Post) (bool, error) {
+	digest, ok := in.digest(p.ID)
 	if p.ID == "" || !ok {
 		return false, nil
 	}
@@ -42,7 +42,7 @@ type Incoming struct {
 
 // ReadPost validates and decodes a post. It does not read a post that was posted before.
 func (s *State) ReadPost(p signals.Post) (Incoming, error) {
-	if again, err := s.WasPosted(p); again {
+	if again, err := s.Inbox.Has(p); again {
 		return Incoming{Post: p}, err
 	}
 	content, err := p.Read(s.ThreadID)
@@ -149,15 +149,15 @@ func (s *State) Post(now time.Time, p Incoming) (Posted, error) {
 // come again, to a second run of its workflow task that handles more signals before.
 func (s *State) Named(p signals.Post, updateID string, n int) signals.Post {
 	if p.ID == "" {
-		p.ID = s.eventID(p, s.derivedID("update."+updateID, n))
+		p.ID = eventID(s.Ref(), p, s.derivedID("update."+updateID, n))
 	}
 	return p
 }
 
 // eventID returns the id of a post that has none, from one that is unique in the thread.
-func (s *State) eventID(p signals.Post, id string) string {
+func eventID(ref step.Ref, p signals.Post, id string) string {
 	if p.IsEnv() {
-		return signals.EventID(s.Namespace, s.ThreadID, id)
+		return signals.EventID(ref.Namespace, ref.ThreadID, id)
 	}
 	return id
 }
@@ -166,7 +166,7 @@ func (s *State) eventID(p signals.Post, id string) string {
 func (s *State) newItem(now time.Time, read Incoming) Queued {
 	p := read.Post
 	if p.ID == "" {
-		p.ID = s.eventID(p, s.nextID("post"))
+		p.ID = eventID(s.Ref(), p, s.nextID("post"))
 	}
 	if p.Type == "" {
 		p.Type = event.TypeMessage
@@ -254,9 +254,9 @@ func (s *State) next(now time.Time) (Queued, bool) {
 func (s *State) pick(now time.Time) int {
 	s.expire(now)
 	if len(s.Turns.Parked) > 0 {
-		return s.nextPassingWaiting()
+		return s.Inbox.nextPassingWaiting(&s.Turns)
 	}
-	return s.bestItem(everything)
+	return s.Inbox.best(&s.Turns, everything)
 }
 
 // NextStored returns the step that loads the next item's content, if only the store has it.

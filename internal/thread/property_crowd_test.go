@@ -287,9 +287,9 @@ func (m *machine) satisfy() {
 	for _, t := range m.s.Turns.all() {
 		require.True(m.t, t.waitsForPeople(), "the turn of %s can go on, and does not", t.Item.ID)
 	}
-	require.True(m.t, m.s.nextPassingWaiting() < 0 || len(m.s.Turns.Parked) == maxParked, "what happens is handled")
+	require.True(m.t, m.s.Inbox.nextPassingWaiting(&m.s.Turns) < 0 || len(m.s.Turns.Parked) == maxParked, "what happens is handled")
 	if all := m.s.Turns.ClientCalls(); len(all) > 0 {
-		require.Equal(m.t, signals.DecideAccepted, m.s.ToolResult(m.now, signals.ToolResult{ToolCallID: all[0].ToolCallID, By: "editor"}))
+		require.Equal(m.t, signals.DecideAccepted, m.s.ReadResult(signals.ToolResult{ToolCallID: all[0].ToolCallID, By: "editor"}).Apply(m.now))
 		return
 	}
 	all := m.s.Approvals()

@@ -45,7 +45,7 @@ func (m *machine) rule(q event.ApprovalRequest, by string, what event.Decision) 
 	case what == event.DecisionApprove && q.Quorum > 1 && c.votes[q.ToolCallID][by]:
 		want = signals.DecideAlreadyResolved
 	}
-	require.Equal(m.t, want, m.s.Decide(m.now, d, checked).Result)
+	require.Equal(m.t, want, m.s.ReadDecision(d).Apply(m.now, checked).Result)
 	if want != signals.DecideAccepted {
 		return
 	}
@@ -91,7 +91,7 @@ func (m *machine) client() {
 	if len(all) > 0 && m.one(2) {
 		res.ToolCallID, waits = all[0].ToolCallID, true
 	}
-	require.Equal(m.t, waits, m.s.ToolResult(m.now, res) == signals.DecideAccepted)
+	require.Equal(m.t, waits, m.s.ReadResult(res).Apply(m.now) == signals.DecideAccepted)
 	m.goOn()
 }
 

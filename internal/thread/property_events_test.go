@@ -167,14 +167,14 @@ func (m *machine) subAsks() {
 	}
 	callID := fmt.Sprintf("%s.x%d", id, m.rnd.IntN(3))
 	m.s.SubAgentRequested(wants(id, callID))
-	_, _, asks := m.s.Children.Request(callID)
-	require.True(m.t, asks)
+	sub, _ := m.s.Children.approval(callID)
+	require.NotNil(m.t, sub)
 	if m.one(2) {
 		m.asked[callID] = true
 		m.keep([]event.Record{event.NewRecord(recordid.Result(callID), event.TypeMessage, "", "", m.now, event.Message{ToolCallID: callID})})
 		m.s.SubAgentDecided(m.now, decided(id, callID, event.DecisionApprove))
-		_, _, asks = m.s.Children.Request(callID)
-		require.False(m.t, asks)
+		sub, _ = m.s.Children.approval(callID)
+		require.Nil(m.t, sub)
 	}
 }
 
@@ -184,9 +184,9 @@ func (m *machine) subAsksInput(threadID string) {
 	q := event.InputRequest{ToolCallID: fmt.Sprintf("%s.i%d", threadID, m.calls), ToolName: "book", Agent: "bob", Round: 1, Questions: []event.InputQuestion{{ID: "q"}}}
 	m.s.SubAgentRequested(step.SubAgentRequest{ThreadID: threadID, Input: &q})
 	a := signals.InputAnswers{ToolCallID: q.ToolCallID, By: "ann", Answers: map[string]event.InputAnswer{"q": {Action: event.InputDecline}}}
-	require.True(m.t, m.s.Children.Input(a))
+	require.True(m.t, m.s.ReadAnswer(a).Below())
 	require.Contains(m.t, m.s.InputRequests(), q)
-	f, err := m.s.ForwardInput(m.now, a)
+	f, err := m.s.ReadAnswer(a).Forward(m.now)
 	require.NoError(m.t, err)
 	require.Equal(m.t, signals.DecideAccepted, f.Outcome)
 	if m.one(3) {
@@ -198,7 +198,7 @@ func (m *machine) subAsksInput(threadID string) {
 	}
 	m.s.SubAgentDecided(m.now, step.SubAgentDecision{ThreadID: threadID, ToolCallID: q.ToolCallID, Input: &got})
 	require.False(m.t, m.s.Children.Waits(f))
-	require.Equal(m.t, want, m.s.ForwardedOutcome(f))
+	require.Equal(m.t, want, m.s.Decisions.Forwarded(f))
 }
 
 // checkTasks: each task runs, or has ended, and is in one place; and each sub-agent is

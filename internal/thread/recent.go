@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/threadmill/threadmill/event"
 	"github.com/threadmill/threadmill/signals"
 )
 
@@ -34,8 +35,9 @@ func (e *EndedTurn) asRow() string {
 }
 
 // noteEnd notes the end of a turn for people who look at the thread's workflow.
-func (s *State) noteEnd(t *Turn, now time.Time, status signals.TurnStatus) {
-	e := EndedTurn{At: t.StartedAt, By: t.User, Type: t.Item.Type, Took: now.Sub(t.StartedAt).Milliseconds(), Tokens: s.tokens() - t.Before, Status: status}
+func (t *Turn) noteEnd(now time.Time, status signals.TurnStatus) {
+	s := t.thread
+	e := EndedTurn{At: t.StartedAt, By: t.User, Type: t.Item.Type, Took: now.Sub(t.StartedAt).Milliseconds(), Tokens: tokens(s.Usage) - t.Before, Status: status}
 	if len(t.Runs) > 0 {
 		e.Agents = make([]string, 0, len(t.Runs))
 	}
@@ -45,7 +47,7 @@ func (s *State) noteEnd(t *Turn, now time.Time, status signals.TurnStatus) {
 	s.Ended, s.endedTable = keepLast(append(s.Ended, e), maxEndedTurns), ""
 }
 
-func (s *State) tokens() int { return s.Usage.InputTokens + s.Usage.OutputTokens }
+func tokens(u event.Usage) int { return u.InputTokens + u.OutputTokens }
 
 // tableOfEnded returns a table of the last turns, the newest first.
 func (s *State) tableOfEnded() string {

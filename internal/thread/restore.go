@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"math"
 	"slices"
 	"time"
 
@@ -53,23 +54,20 @@ func (s *State) Restore(r signals.Restore) {
 			ds.Restored.SubAgents = append(ds.Restored.SubAgents, sub)
 		}
 	}
-	for _, d := range r.Decisions {
-		if d.Validate() == nil && ds.hasRoom(ds.Restored.Decisions, d) && !slices.ContainsFunc(ds.Restored.Decisions, func(o signals.Decide) bool {
-			return o.ToolCallID == d.ToolCallID && o.Round == d.Round && o.By == d.By
-		}) {
-			ds.Restored.Decisions = append(ds.Restored.Decisions, d)
-		}
-	}
-	for _, res := range r.Results {
-		if res.Validate() == nil && len(ds.Restored.Results) < maxEarly && !slices.ContainsFunc(ds.Restored.Results, func(o signals.ToolResult) bool { return o.ToolCallID == res.ToolCallID }) {
-			ds.Restored.Results = append(ds.Restored.Results, res)
-		}
-	}
-	for _, a := range r.Inputs {
-		if a.Validate() == nil && len(ds.Restored.Inputs) < maxEarly && !slices.ContainsFunc(ds.Restored.Inputs, func(o signals.InputAnswers) bool {
-			return o.ToolCallID == a.ToolCallID && roundOf(o) == roundOf(a)
-		}) {
-			ds.Restored.Inputs = append(ds.Restored.Inputs, a)
+	restored(&ds.Restored.Decisions, r.Decisions, maxDecisionBytes, func(a, b signals.Decide) bool {
+		return a.ToolCallID == b.ToolCallID && a.Round == b.Round && a.By == b.By
+	})
+	restored(&ds.Restored.Results, r.Results, math.MaxInt, func(a, b signals.ToolResult) bool { return a.ToolCallID == b.ToolCallID })
+	restored(&ds.Restored.Inputs, r.Inputs, math.MaxInt, func(a, b signals.InputAnswers) bool {
+		return a.ToolCallID == b.ToolCallID && roundOf(a) == roundOf(b)
+	})
+}
+
+// restored keeps what is valid and not known, up to limit bytes.
+func restored[T interface{ Validate() error }](kept *[]T, given []T, limit int, same func(a, b T) bool) {
+	for _, one := range given {
+		if one.Validate() == nil && !slices.ContainsFunc(*kept, func(known T) bool { return same(known, one) }) {
+			keep(kept, one, limit)
 		}
 	}
 }
@@ -97,38 +95,15 @@ func (ds *Decisions) restoredSub(toolCallID string) *signals.RestoredSubAgent {
 // RestoredDue reports whether a call waits for something that was restored.
 func (s *State) RestoredDue() bool {
 	r := s.Decisions.Restored
-	return r != nil && (slices.ContainsFunc(r.Decisions, s.waitsForDecision) ||
-		slices.ContainsFunc(r.Results, s.waitsForResult) || slices.ContainsFunc(r.Inputs, s.waitsForInput))
+	return r != nil && (firstReady(r.Decisions, s.ReadDecision, reading.restorable) >= 0 ||
+		firstReady(r.Results, s.ReadResult, reading.restorable) >= 0 || firstReady(r.Inputs, s.ReadAnswer, reading.restorable) >= 0)
 }
 
 // ApplyRestored applies what was restored to the calls that wait for it.
 func (s *State) ApplyRestored(now time.Time) {
-	r := s.Decisions.Restored
-	if r == nil {
-		return
+	if r := s.Decisions.Restored; r != nil {
+		release(now, &r.Decisions, s.ReadDecision, reading.restorable)
+		release(now, &r.Results, s.ReadResult, reading.restorable)
+		release(now, &r.Inputs, s.ReadAnswer, reading.restorable)
 	}
-	release(&r.Decisions, func(d signals.Decide) bool { return !s.waitsForDecision(d) }, func(d signals.Decide) { s.TakeDecision(now, d) })
-	release(&r.Results, func(res signals.ToolResult) bool { return !s.waitsForResult(res) }, func(res signals.ToolResult) { s.TakeResult(now, res) })
-	release(&r.Inputs, func(a signals.InputAnswers) bool { return !s.waitsForInput(a) }, func(a signals.InputAnswers) { s.TakeInput(now, a) })
-}
-
-// forgetRestored forgets what is about calls that will not appear again, once the thread is idle.
-func (s *State) forgetRestored() {
-	if s.idle() {
-		s.Decisions.Restored = nil
-	}
-}
-
-func (s *State) waitsForDecision(d signals.Decide) bool {
-	c := s.Turns.waiting(d.ToolCallID)
-	return c != nil && max(c.Round, 1) == max(d.Round, 1)
-}
-
-func (s *State) waitsForResult(res signals.ToolResult) bool {
-	return s.Turns.callAt(res.ToolCallID, CallAtClient) != nil
-}
-
-func (s *State) waitsForInput(a signals.InputAnswers) bool {
-	c := s.Turns.callAt(a.ToolCallID, CallAtInput)
-	return c != nil && c.Input.Round == roundOf(a)
 }

@@ -169,7 +169,7 @@ func (r *AgentRun) step(messageID string) step.Run {
 	t, s := r.turn, r.turn.thread
 	return step.Run{
 		Thread: s.Ref(), Agent: r.Agent, TraceID: t.Item.TraceID, EventID: t.Item.ID, Root: t.rootIfOther(), MessageID: messageID,
-		Tools: t.Tools, WorkingDirectory: s.workingDirectory(), Flush: s.Outbox.Flush(),
+		Tools: t.Tools, WorkingDirectory: workingDirectory(s.Metadata), Flush: s.Outbox.Flush(),
 	}
 }
 
@@ -218,16 +218,19 @@ func (r *AgentRun) Unavailable(o event.Retry) {
 	r.Outage, r.InFlight = &o, false
 }
 
-// Route notes the task queue of an agent's model calls. Empty = the thread's.
-func (s *State) Route(agent, queue string) {
-	if queue == "" {
-		delete(s.ModelQueues, agent)
+// ByAgent has a value for each agent that has one.
+type ByAgent map[string]string
+
+// Set sets the value of an agent. Empty = it has none.
+func (m *ByAgent) Set(agent, value string) {
+	if value == "" {
+		delete(*m, agent)
 		return
 	}
-	if s.ModelQueues == nil {
-		s.ModelQueues = map[string]string{}
+	if *m == nil {
+		*m = ByAgent{}
 	}
-	s.ModelQueues[agent] = queue
+	(*m)[agent] = value
 }
 
 // RetryDue returns how long a run must wait before its next model call.
@@ -257,19 +260,10 @@ func (r *AgentRun) ApplyModelCallDecision(now time.Time, d step.HookDecision) bo
 	return true
 }
 
-// ModelOf returns the model that a run calls next, as far as it is known: the last one of its agent.
-func (s *State) ModelOf(r *AgentRun) string {
+// NextModel returns the model that a run calls next, as far as it is known: the last one of its agent.
+func (r *AgentRun) NextModel() string {
+	s := r.turn.thread
 	return cmp.Or(r.Model, s.Models[cmp.Or(r.Agent, s.Roster.Default)])
-}
-
-func (s *State) noteModel(agent, model string) {
-	if s.Models[agent] == model {
-		return
-	}
-	if s.Models == nil {
-		s.Models = map[string]string{}
-	}
-	s.Models[agent] = model
 }
 
 // messageID returns the id of the run's next reply.
@@ -281,7 +275,7 @@ func (r *AgentRun) messageID() string {
 func (r *AgentRun) Replied(now time.Time, reply step.ModelReply) {
 	t, s := r.turn, r.turn.thread
 	s.Pace.Took(r.modelKind(reply.Agent), reply.Took)
-	s.noteModel(reply.Agent, reply.Model)
+	s.Models.Set(reply.Agent, reply.Model)
 	r.noteAnswered(reply.Message.ReplyToMessageID)
 	if r.Agent == "" {
 		s.Roster.nameDefaultAgent(reply.Agent)
@@ -293,7 +287,7 @@ func (r *AgentRun) Replied(now time.Time, reply step.ModelReply) {
 	r.MessageID, r.Calls = reply.Message.ID, nil
 	r.HooksDecided, r.Next, r.Edited, r.Plan = false, nil, false, nil
 	t.EndStored = t.EndStored || reply.EndStored
-	s.addUsage(reply.Usage)
+	s.Usage = s.Usage.Add(oneCall(reply.Usage))
 	s.Titling.Enabled = s.Titling.Enabled || reply.Titles
 	r.Gated = r.Gated || reply.Gated
 	r.Reply, r.Phase = &reply, PhaseReply
@@ -325,7 +319,7 @@ func (r *AgentRun) ApplyReplyDecision(now time.Time, d step.HookDecision) {
 		r.Answered = true
 	case d.Outcome == event.OutcomeReplaced:
 		got, _ := readEvent(d.Event).(event.MessageEvent)
-		m = step.Carry(s.replaced(seen, got))
+		m = step.Carry(seen.replaced(s.ThreadID, got))
 	}
 	if len(r.Reply.Calls) > 0 {
 		r.Phase = PhaseCalls
@@ -421,7 +415,7 @@ func (r *AgentRun) StopRun(now time.Time) {
 		}
 		if c.Requested != nil && c.Stage == CallWaiting {
 			s.Decisions.rememberSettled(c.Plan.ID, "")
-			s.tellParent(step.SubAgentDecision{ToolCallID: c.Plan.ID})
+			s.ParentLink.tell(s.ThreadID, step.SubAgentDecision{ToolCallID: c.Plan.ID})
 		}
 		if c.Stage == CallRan {
 			if c.Decision != nil {

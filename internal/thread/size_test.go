@@ -133,10 +133,10 @@ func TestQuestionsOfManySubAgents(t *testing.T) {
 	require.Equal(t, asks(0).Questions[1], brief.Questions[1], "people visit the address")
 	for i, q := range kept {
 		one := signals.InputAnswers{ToolCallID: q.ToolCallID, By: "ann", Answers: map[string]event.InputAnswer{"q": {Action: event.InputDecline}}}
-		_, err := s.ForwardInput(t0, one)
+		_, err := s.ReadAnswer(one).Forward(t0)
 		require.ErrorContains(t, err, "answers.r: is required", "question %d", i)
 		one.Answers["r"] = event.InputAnswer{Action: event.InputDecline}
-		f, err := s.ForwardInput(t0, one)
+		f, err := s.ReadAnswer(one).Forward(t0)
 		require.NoError(t, err)
 		require.Equal(t, signals.DecideAccepted, f.Outcome)
 	}

@@ -55,10 +55,10 @@ type State struct {
 
 	// ModelQueues are the task queues of the last model calls of agents, by the names by which they
 	// are addressed, of those whose calls do not run on the thread's.
-	ModelQueues map[string]string `json:"modelQueues,omitempty"`
+	ModelQueues ByAgent `json:"modelQueues,omitempty"`
 
 	// Models are the last models of agents, by their names: for people who look at the thread's workflow.
-	Models map[string]string `json:"models,omitempty"`
+	Models ByAgent `json:"models,omitempty"`
 
 	// Ended are the last turns, the newest last: for them, too.
 	Ended []EndedTurn `json:"ended,omitempty"`
@@ -80,8 +80,8 @@ type State struct {
 	// closed is set when the records of the thread's end have been added.
 	closed bool
 
-	// log contains lines for the worker's log.
-	log []LogLine
+	// Log is not carried over: the workflow writes it before it continues as new.
+	Log Log `json:"-"`
 }
 
 // New returns the state of a new thread, whose workflow was started at opened.
@@ -168,12 +168,6 @@ func (s *State) Close(now time.Time) {
 	s.Outbox.changeRow(now).Status = "closed"
 }
 
-// recordUndecided adds the record of an event that models do not see until hooks have passed it:
-// see [event.Record.WithUndecided].
-func (s *State) recordUndecided(eventID, id, typ, traceID, parent string, at time.Time, payload any) {
-	s.Outbox.add(event.NewRecord(id, typ, traceID, parent, at, payload).In(eventID).WithUndecided(typ))
-}
-
 func (s *State) record(id, typ, traceID, parent string, at time.Time, payload any) {
 	s.Outbox.recordIn(s.Turns.eventOf(traceID, parent), id, typ, traceID, parent, at, payload)
 }
@@ -208,21 +202,21 @@ func keepLast[T any](list []T, n int) []T {
 // maxDirectory is the maximum length of a working directory's path, in bytes.
 const maxDirectory = 4 << 10
 
-// workingDirectory returns the working directory in the thread's metadata, or "".
-func (s *State) workingDirectory() string {
+// workingDirectory returns the working directory in a thread's metadata, or "".
+func workingDirectory(metadata json.RawMessage) string {
 	var fields struct {
 		WorkingDirectory string `json:"workingDirectory"`
 	}
-	if len(s.Metadata) == 0 || json.Unmarshal(s.Metadata, &fields) != nil || len(fields.WorkingDirectory) > maxDirectory {
+	if len(metadata) == 0 || json.Unmarshal(metadata, &fields) != nil || len(fields.WorkingDirectory) > maxDirectory {
 		return ""
 	}
 	return fields.WorkingDirectory
 }
 
-// addUsage adds the usage of one model call.
-func (s *State) addUsage(u event.Usage) {
+// oneCall returns the usage of one model call.
+func oneCall(u event.Usage) event.Usage {
 	u.ModelCalls = 1
-	s.Usage = s.Usage.Add(u)
+	return u
 }
 
 // Resting reports whether the thread has nothing to do and waits for nothing.

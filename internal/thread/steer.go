@@ -16,7 +16,7 @@ func (t *Turn) NextSteered(now time.Time) (Queued, bool) {
 	s := t.thread
 	s.expire(now)
 	for i, q := range s.Inbox.Queue {
-		if !s.joinsTurn(q) {
+		if !s.Turns.joinsCurrent(q) {
 			continue
 		}
 		s.Inbox.takeAt(i)
@@ -50,8 +50,7 @@ func (t *Turn) joins(q Queued) {
 // SteeredEvent returns a message that joins the turn for hooks. Its key depends on the turn, so
 // hooks decide again if the message joins another turn.
 func (t *Turn) SteeredEvent(q Queued) HookEvent {
-	s := t.thread
-	e := s.itemEvent(&q, recordid.Steer(q.Item.ID, t.TurnID()))
+	e := q.event(recordid.Steer(q.Item.ID, t.TurnID()))
 	e.stored = q.Stored || q.Item.Attempt > 0
 	return e
 }
@@ -87,7 +86,7 @@ func (t *Turn) Join(now time.Time, q Queued, d step.HookDecision) {
 	}
 	m := q.message()
 	if got, ok := readEvent(d.Event).(event.MessageEvent); ok {
-		m = s.replaced(t.SteeredEvent(q), got)
+		m = t.SteeredEvent(q).replaced(s.ThreadID, got)
 	}
 	s.Roster.resetTurnLimit(m.SenderType)
 	t.steer(now, m)
@@ -154,22 +153,17 @@ func (r *AgentRun) answerMissed(now time.Time) {
 
 // HasSteered reports whether a queued message joins the turn.
 func (s *State) HasSteered() bool {
-	for _, q := range s.Inbox.Queue {
-		if s.joinsTurn(q) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.Inbox.Queue, s.Turns.joinsCurrent)
 }
 
-// joinsTurn reports whether a queued message joins the turn. A message that names its agents or
+// joinsCurrent reports whether a queued message joins the current turn. A message that names its agents or
 // tools gets a turn of its own.
-func (s *State) joinsTurn(q Queued) bool {
-	if s.Turns.Current.IsEnv() && len(s.Turns.Parked) > 0 && s.Turns.waitsFor(q, event.OnWaitingHold) {
+func (ts *Turns) joinsCurrent(q Queued) bool {
+	if ts.Current.IsEnv() && len(ts.Parked) > 0 && ts.waitsFor(q, event.OnWaitingHold) {
 		// The message is for the waiting turn, not for the event that is handled meanwhile.
 		return false
 	}
-	return q.OnBusy == event.OnBusySteer && !s.Turns.decidesOn(&q) && q.mayJoin() && !q.Unloaded
+	return q.OnBusy == event.OnBusySteer && !ts.decidesOn(&q) && q.mayJoin() && !q.Unloaded
 }
 
 // mayJoin reports whether the item is a message that can join another turn.

@@ -134,7 +134,7 @@ func (s *State) SubAgentDecided(now time.Time, d step.SubAgentDecision) {
 			return
 		}
 		s.recordForSubAgent(sub, recordid.Vote(d.ToolCallID, d.Approval.Round, votes), event.TypeApproval, now, *d.Approval)
-		s.tellParent(step.SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
+		s.ParentLink.tell(s.ThreadID, step.SubAgentDecision{ToolCallID: d.ToolCallID, Approval: d.Approval})
 		return
 	}
 	if d.Approval == nil {
@@ -158,7 +158,7 @@ func (s *State) subAgentRequestEnded(now time.Time, sub *SubAgent, at int, made 
 		s.Decisions.rememberSettled(q.ToolCallID, made.Decision)
 	}
 	s.recordForSubAgent(sub, recordid.Decision(q.ToolCallID, recorded.Round), event.TypeApproval, now, recorded)
-	s.tellParent(step.SubAgentDecision{ToolCallID: q.ToolCallID, Approval: made})
+	s.ParentLink.tell(s.ThreadID, step.SubAgentDecision{ToolCallID: q.ToolCallID, Approval: made})
 }
 
 // vote adds an approval of a call that needs several. It returns the number of votes; first is false if
@@ -185,7 +185,7 @@ func (s *State) subAgentInputEnded(now time.Time, sub *SubAgent, got event.Input
 	if !got.Withdrawn {
 		s.Decisions.rememberSettled(id, inputSum(got.Answers))
 	}
-	s.tellParent(step.SubAgentDecision{ToolCallID: got.ToolCallID, Input: &got})
+	s.ParentLink.tell(s.ThreadID, step.SubAgentDecision{ToolCallID: got.ToolCallID, Input: &got})
 }
 
 // recordForSubAgent records what viewers of this thread see of a sub-agent's request: in the turn that
@@ -204,37 +204,30 @@ func (s *State) recordForSubAgent(sub *SubAgent, id, typ string, at time.Time, p
 	s.Outbox.recordIn(eventID, id, typ, trace, sub.ToolCallID, at, payload)
 }
 
-// Request returns the approval request for a sub-agent's call, and the child thread that sent
-// it.
-func (ch *Children) Request(toolCallID string) (threadID string, request event.ApprovalRequest, ok bool) {
-	for _, sub := range ch.SubAgents {
-		for _, ask := range sub.Approvals {
-			if ask.ToolCallID == toolCallID {
-				return sub.ThreadID, ask, true
-			}
+// approval returns the approval request for a sub-agent's call, and the sub-agent that sent it, or nil.
+func (ch *Children) approval(toolCallID string) (*SubAgent, *event.ApprovalRequest) {
+	for i := range ch.SubAgents {
+		sub := &ch.SubAgents[i]
+		if at := sub.approval(toolCallID); at >= 0 {
+			return sub, &sub.Approvals[at]
 		}
 	}
-	return "", event.ApprovalRequest{}, false
+	return nil, nil
+}
+
+// input returns the request of a sub-agent that an answer is for, and the sub-agent, or nil.
+func (ch *Children) input(a signals.InputAnswers) (*SubAgent, *event.InputRequest) {
+	for i := range ch.SubAgents {
+		sub := &ch.SubAgents[i]
+		if at := sub.input(a.ToolCallID, roundOf(a)); at >= 0 {
+			return sub, &sub.Inputs[at]
+		}
+	}
+	return nil, nil
 }
 
 // ForwardTimeout is the time that a decision waits for the outcome in the child thread.
 const ForwardTimeout = 10 * time.Second
-
-// Input reports whether a request for input of a sub-agent waits.
-func (ch *Children) Input(a signals.InputAnswers) bool {
-	_, _, ok := ch.inputRequest(a)
-	return ok
-}
-
-func (ch *Children) inputRequest(a signals.InputAnswers) (sub *SubAgent, q event.InputRequest, ok bool) {
-	for i := range ch.SubAgents {
-		sub := &ch.SubAgents[i]
-		if at := sub.input(a.ToolCallID, roundOf(a)); at >= 0 {
-			return sub, sub.Inputs[at], true
-		}
-	}
-	return nil, event.InputRequest{}, false
-}
 
 // Forward is a decision on a call of a child thread, or an answer to its request for input. Signal and
 // Payload forward it to that thread if the Outcome is Accepted.
@@ -249,68 +242,59 @@ type Forward struct {
 	as  event.Decision
 }
 
-// Forward decides whether to forward a decision to the child thread of its call. Signals between
+// Forward decides whether to forward a decision to the child thread of its call, which waits there: see [About.Below]. Signals between
 // threads may arrive out of order, so only the first decision is forwarded. The parent thread is not
 // told if the child thread rejects it; if the call still waits after [ForwardTimeout], another decision
 // is forwarded.
-func (s *State) Forward(now time.Time, d signals.Decide) (Forward, error) {
-	threadID, out, err := s.forward(now, d)
-	return Forward{ThreadID: threadID, Signal: signals.SignalDecide, Payload: d, Outcome: out, key: d.ToolCallID, as: d.Decision}, err
+func (r Ruling) Forward(now time.Time) (Forward, error) {
+	out, err := r.forward(now)
+	return Forward{ThreadID: r.sub.ThreadID, Signal: signals.SignalDecide, Payload: r.Decide, Outcome: out, key: r.ToolCallID, as: r.Decision}, err
 }
 
-// ForwardInput is [State.Forward] for an answer. The error is that of [State.AnswerInput].
-func (s *State) ForwardInput(now time.Time, a signals.InputAnswers) (Forward, error) {
-	f := Forward{
-		Signal: signals.SignalAnswerInput, Payload: a, Outcome: signals.DecideNotPending,
-		key: recordid.InputReceived(a.ToolCallID, roundOf(a)), as: inputSum(a.Answers),
-	}
-	sub, q, ok := s.Children.inputRequest(a)
-	if !ok {
-		return f, nil
-	}
-	f.ThreadID = sub.ThreadID
-	if s.isAgent(a.By) || addressing.SamePerson(q.Agent, a.By) || sub.isAgent(a.By) {
-		f.Outcome = signals.DecideNotAllowed
-		return f, nil
-	}
-	if err := checkAnswers(q.Questions, a.Answers); err != nil {
-		return f, err
-	}
-	f.Outcome = sub.forward(now, f.key, f.as)
-	return f, nil
-}
-
-func (s *State) forward(now time.Time, d signals.Decide) (threadID string, out signals.DecideOutcome, err error) {
-	threadID, ask, ok := s.Children.Request(d.ToolCallID)
-	sub := s.Children.find(threadID)
+func (r Ruling) forward(now time.Time) (signals.DecideOutcome, error) {
+	d, ask, sub := r.Decide, *r.request, r.sub
 	switch {
-	case !ok:
-		return "", signals.DecideNotPending, nil
 	case differs(d, ask), len(d.ToolArgs) > 0 && json.Valid([]byte(ask.Arguments)) && !sameArguments(string(d.ToolArgs), ask.Arguments):
 		// The child thread would reject it too, but without telling anyone. It compares what was
 		// cut here.
-		return threadID, signals.DecideMismatch, nil
+		return signals.DecideMismatch, nil
 	case len(ask.Groups) > 0 && !addresses(ask, d.By):
-		return threadID, "", event.FieldErrorf("by", "is not one of the approvers; if %q has become a member of %s since they were asked, decide in the sub-agent's own thread, %s",
-			d.By, strings.Join(ask.Groups, ", "), threadID)
-	case !s.mayDecide(d.By, ask, false) || sub.isAgent(d.By):
-		return threadID, signals.DecideNotAllowed, nil
+		return "", event.FieldErrorf("by", "is not one of the approvers; if %q has become a member of %s since they were asked, decide in the sub-agent's own thread, %s",
+			d.By, strings.Join(ask.Groups, ", "), sub.ThreadID)
+	case !mayDecide(d.By, ask, false, append(r.thread.agentNames(), sub.Agents...)):
+		return signals.DecideNotAllowed, nil
 	}
-	if err := checkAlone(d, ask); err != nil {
-		return threadID, "", err
+	if err := r.Problem(); err != nil {
+		return "", err
 	}
 	if field := d.Checked(); field != "" {
-		return threadID, "", event.FieldErrorf(field, "of a sub-agent's call must be decided in its own thread, %s", threadID)
+		return "", event.FieldErrorf(field, "of a sub-agent's call must be decided in its own thread, %s", sub.ThreadID)
 	}
 	if ask.Quorum > 1 && d.Decision == event.DecisionApprove {
 		// All approvals are forwarded if several are required.
 		if slices.Contains(sub.Voted, vote(d)) {
-			return threadID, signals.DecideAlreadyResolved, nil
+			return signals.DecideAlreadyResolved, nil
 		}
 		sub.Voted = append(sub.Voted, vote(d))
-		return threadID, signals.DecideAccepted, nil
+		return signals.DecideAccepted, nil
 	}
-	return threadID, sub.forward(now, d.ToolCallID, d.Decision), nil
+	return sub.forward(now, d.ToolCallID, d.Decision), nil
+}
+
+// Forward is [Ruling.Forward] for an answer. The error is that of [Answer.Apply].
+func (a Answer) Forward(now time.Time) (Forward, error) {
+	f := Forward{
+		ThreadID: a.sub.ThreadID, Signal: signals.SignalAnswerInput, Payload: a.InputAnswers, Outcome: signals.DecideNotPending, key: a.key(), as: inputSum(a.Answers),
+	}
+	if agents := append(a.thread.agentNames(), a.request.Agent); isAgent(append(agents, a.sub.Agents...), a.By) {
+		f.Outcome = signals.DecideNotAllowed
+		return f, nil
+	}
+	if err := checkAnswers(a.request.Questions, a.Answers); err != nil {
+		return f, err
+	}
+	f.Outcome = a.sub.forward(now, f.key, f.as)
+	return f, nil
 }
 
 // forward notes that the first decision on a request is forwarded.
@@ -335,27 +319,23 @@ func (sub *SubAgent) forward(now time.Time, key string, as event.Decision) signa
 	return signals.DecideAccepted
 }
 
-// isAgent reports whether a name is that of an agent of the child threads.
-func (sub *SubAgent) isAgent(by string) bool {
-	return slices.ContainsFunc(sub.Agents, func(name string) bool { return addressing.SamePerson(name, by) })
-}
-
 func vote(d signals.Decide) string { return d.ToolCallID + "/" + d.By }
 
 // Waits reports whether the request still waits that a decision or answer is for.
 func (ch *Children) Waits(f Forward) bool {
 	if a, is := f.Payload.(signals.InputAnswers); is {
-		return ch.Input(a)
+		sub, _ := ch.input(a)
+		return sub != nil
 	}
-	_, _, waits := ch.Request(f.key)
-	return waits
+	sub, _ := ch.approval(f.key)
+	return sub != nil
 }
 
 // NeedsSeveral reports whether a sub-agent's call needs more than one approval, so a single
 // decision may not settle it.
 func (ch *Children) NeedsSeveral(f Forward) bool {
-	_, ask, _ := ch.Request(f.key)
-	return ask.Quorum > 1
+	_, ask := ch.approval(f.key)
+	return ask != nil && ask.Quorum > 1
 }
 
 // NotForwarded undoes the forwarding of decisions on a request that could not be sent: the
@@ -372,28 +352,14 @@ func (sub *SubAgent) forgetPassed(key string) {
 	sub.Voted = slices.DeleteFunc(sub.Voted, func(v string) bool { return strings.HasPrefix(v, key+"/") })
 }
 
-// ForwardedOutcome returns the outcome of a decision or answer whose request no longer waits. Another
+// Forwarded returns the outcome of a decision or answer whose request no longer waits. Another
 // one may have been forwarded first.
-func (s *State) ForwardedOutcome(f Forward) signals.DecideOutcome {
-	out := s.Decisions.settled(f.key, f.as)
+func (ds *Decisions) Forwarded(f Forward) signals.DecideOutcome {
+	out := ds.settled(f.key, f.as)
 	if f.Outcome == signals.DecideAccepted && out == signals.DecideAlreadyResolved {
 		return signals.DecideAccepted
 	}
 	return out
-}
-
-// agentNames returns the names of the thread's agents and of all agents with a run in it.
-func (s *State) agentNames() []string {
-	names := append([]string{s.Roster.Default}, s.Roster.Agents...)
-	if s.ParentLink.Parent != nil {
-		names = append(names, s.ParentLink.Parent.Agent)
-	}
-	for _, t := range s.Turns.all() {
-		for _, r := range t.Runs {
-			names = append(names, r.Agent)
-		}
-	}
-	return names
 }
 
 // withNames adds names to a list, without duplicates, up to its maximum length.

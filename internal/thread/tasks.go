@@ -84,7 +84,7 @@ func (c *Call) startTask(now time.Time, task event.Task) step.Task {
 	t.record(now, task.ID, event.TypeTask, task)
 	input := step.Task{
 		Thread: s.Ref(), Task: task, User: r.User, EventID: t.Item.ID, Root: t.rootIfOther(), MessageID: r.MessageID, Tools: t.Tools, Edited: r.Edited,
-		WorkingDirectory: s.workingDirectory(), TaskQueue: c.Plan.Task.TaskQueue,
+		WorkingDirectory: workingDirectory(s.Metadata), TaskQueue: c.Plan.Task.TaskQueue,
 	}
 	if c.Guarded() {
 		// The step that checked the approval again has stored the decision.
@@ -317,7 +317,7 @@ func (c *Call) Answer(now time.Time, specs ...hook.Spec) (stop *event.Task) {
 		// Keep the list short for the model.
 		list := signals.Tasks{Tasks: append(append([]event.Task{}, s.Tasks.Ended[max(0, len(s.Tasks.Ended)-maxTasksListed):]...), s.Tasks.Running...)}
 		for i, task := range list.Tasks {
-			list.Tasks[i] = s.taskForModels(task, specs)
+			list.Tasks[i] = s.Tasks.forModels(s.Namespace, task, specs)
 		}
 		c.answered(now, string(rawJSON(list)), false)
 		return nil
@@ -336,7 +336,7 @@ func (c *Call) Answer(now time.Time, specs ...hook.Spec) (stop *event.Task) {
 	}
 	for _, task := range s.Tasks.View().Tasks {
 		if task.ID == id {
-			c.answered(now, string(rawJSON(s.taskForModels(task, specs))), false)
+			c.answered(now, string(rawJSON(s.Tasks.forModels(s.Namespace, task, specs))), false)
 			return nil
 		}
 	}
@@ -357,11 +357,11 @@ func (c *Call) ingest(now time.Time) {
 	c.answered(now, fmt.Sprintf("The document %s is being read. A message from %s tells when it can be searched.", c.Plan.Ingest.Source, signals.RAGSender), false)
 }
 
-// taskForModels returns a task for models. The error is withheld unless hooks passed the event of the
+// forModels returns a task for models. The error is withheld unless hooks passed the event of the
 // failure unchanged.
-func (s *State) taskForModels(task event.Task, specs []hook.Spec) event.Task {
-	about := hook.Subject{Namespace: s.Namespace, Type: event.TypeBackgroundTaskFailed}
-	if task.Error != "" && len(hook.Matching(specs, about)) > 0 && !slices.Contains(s.Tasks.Passed, signals.TaskEndEventID(s.Namespace, task.ID)) {
+func (ta *Tasks) forModels(namespace string, task event.Task, specs []hook.Spec) event.Task {
+	about := hook.Subject{Namespace: namespace, Type: event.TypeBackgroundTaskFailed}
+	if task.Error != "" && len(hook.Matching(specs, about)) > 0 && !slices.Contains(ta.Passed, signals.TaskEndEventID(namespace, task.ID)) {
 		task.Error = "withheld"
 	}
 	return task

@@ -36,15 +36,15 @@ func (s *State) TitleStep() step.Title {
 	return step.Title{Thread: s.Ref(), RecordID: recordid.Titled(s.ThreadID, s.nextID("titled"))}
 }
 
-// TitleAbandoned records that the thread did not wait for its title, because it is closed or
+// Abandoned records that the thread did not wait for its title, because it is closed or
 // continues as new. Its next run tries again.
-func (s *State) TitleAbandoned() { s.Titling.Tried = s.Closing != nil }
+func (ti *Titling) Abandoned(closed bool) { ti.Tried = closed }
 
 // ApplyTitle applies a generated title. It reports whether the thread accepted it: it may have got
 // another title meanwhile.
 func (s *State) ApplyTitle(reply step.TitleReply) bool {
 	if reply.Usage != (event.Usage{}) {
-		s.addUsage(reply.Usage)
+		s.Usage = s.Usage.Add(oneCall(reply.Usage))
 	}
 	if reply.Title == "" || s.Title != "" {
 		s.Titling.Later = s.Title == ""

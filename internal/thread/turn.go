@@ -177,7 +177,7 @@ func (t *Turn) settle(now time.Time, d step.HookDecision) bool {
 func (t *Turn) recordUnhandled(now time.Time) {
 	s := t.thread
 	it := t.Item
-	s.logLine(LogWarn, "No hook or processor matches event: "+it.Type, "event", it.ID)
+	s.Log.add(LogWarn, s.ThreadID, "No hook or processor matches event: "+it.Type, "event", it.ID)
 	t.Unhandled = fmt.Sprintf("nothing handles events of type %s: no hook or processor of the worker matches it; check the type, or register one", it.Type)
 	t.record(now, recordid.Unhandled(t.TurnID()), event.TypeStatus, event.StatusChange{Status: event.StatusUnhandled, Detail: t.Unhandled})
 }
@@ -189,7 +189,7 @@ func (t *Turn) process(now time.Time, seen HookEvent, d step.HookDecision) {
 	if d.Outcome == event.OutcomeReplaced {
 		switch got := readEvent(d.Event).(type) {
 		case event.MessageEvent:
-			m = s.replaced(seen, got)
+			m = seen.replaced(s.ThreadID, got)
 		case event.ToolCallEvent:
 			t.adopt(now, t.Item.ID, got)
 			return
@@ -277,7 +277,7 @@ func (t *Turn) recordCausedBy(now time.Time, id, typ, parent string, payload any
 // passed it: see
 // [event.Record.WithUndecided].
 func (t *Turn) recordUndecided(now time.Time, id, typ string, payload any) {
-	t.thread.recordUndecided(t.root(), id, typ, t.Item.TraceID, t.Item.ID, now, payload)
+	t.thread.Outbox.recordUndecided(t.root(), id, typ, t.Item.TraceID, t.Item.ID, now, payload)
 }
 
 // has reports whether an event is the turn's item or its root, or has joined the turn.

@@ -16,7 +16,7 @@ func (t *Turn) announceTurnEnd(now time.Time, out signals.TurnResult) {
 	switch id := t.TurnID(); {
 	case t.EndStored:
 		out.LastRecord = recordid.TurnEnded(id)
-		s.addOutcomes(out, t.Steered)
+		s.Turns.addOutcomes(out, t.Steered)
 	case t.Stage == ItemDebounced:
 		// The rule has not handled the event yet.
 		s.announceEnd(now, recordid.DebouncedTurn(id), t.Item.TraceID, out, t.Steered)
@@ -111,7 +111,7 @@ func (t *Turn) End(now time.Time) signals.TurnResult {
 		out.Status, out.Error, terminal = signals.TurnFailed, t.Error, true
 	}
 	t.endItem(now, out)
-	s.noteEnd(t, now, out.Status)
+	t.noteEnd(now, out.Status)
 	if !terminal && len(t.Runs) > 0 && s.Turns.rootOf(t.root()) == nil {
 		// A processor replaced an agent's message, and nothing follows.
 		t.record(now, recordid.Final(t.TurnID()), event.TypeFinal, event.Final{})
@@ -122,7 +122,9 @@ func (t *Turn) End(now time.Time) signals.TurnResult {
 	if s.Turns.Current == t {
 		s.Turns.Current = nil
 		s.applyEarly(now)
-		s.forgetRestored()
+		if s.idle() {
+			s.Decisions.Restored = nil // it is about calls that will not appear again
+		}
 	}
 	if !t.continueRoot(now, out, terminal) {
 		t.announceTurnEnd(now, out)

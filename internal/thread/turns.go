@@ -1,6 +1,7 @@
 package thread
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -100,7 +101,7 @@ func (s *State) BeginNext(now time.Time) {
 
 // begin starts the turn of an item and records the item. Hooks decide on it before [Turn.Enter].
 func (s *State) begin(now time.Time, q Queued) *Turn {
-	t := &Turn{thread: s, Queued: q, StartedAt: now, Before: s.tokens(), Stage: ItemArrived}
+	t := &Turn{thread: s, Queued: q, StartedAt: now, Before: tokens(s.Usage), Stage: ItemArrived}
 	t.OnBusy, t.OnWaiting, t.Stored = "", "", q.Stored || q.Item.Attempt > 0
 	s.Turns.Current = t
 	s.Titling.turnBegins()
@@ -114,13 +115,12 @@ func (s *State) begin(now time.Time, q Queued) *Turn {
 	return t
 }
 
-func (s *State) addOutcome(o signals.TurnResult) {
-	if n := len(s.Outbox.Pending); n > 0 && o.LastRecord == "" {
-		o.LastRecord = s.Outbox.Pending[n-1].ID
-	}
-	s.Turns.Outcomes = keepLast(append(s.Turns.Outcomes, o), maxOutcomes)
-	if i := len(s.Turns.Outcomes) - 1 - wholeOutcomes; i >= 0 {
-		older := &s.Turns.Outcomes[i]
+// addOutcome adds the result of an event. last is the last record before it, unless the result names another.
+func (ts *Turns) addOutcome(o signals.TurnResult, last string) {
+	o.LastRecord = cmp.Or(o.LastRecord, last)
+	ts.Outcomes = keepLast(append(ts.Outcomes, o), maxOutcomes)
+	if i := len(ts.Outcomes) - 1 - wholeOutcomes; i >= 0 {
+		older := &ts.Outcomes[i]
 		carry(older)
 		if len(older.Error) > maxCarriedOutcome {
 			older.Error = step.Cut(older.Error, maxCarriedOutcome) + "…"
@@ -128,11 +128,12 @@ func (s *State) addOutcome(o signals.TurnResult) {
 	}
 }
 
-func (s *State) addOutcomes(out signals.TurnResult, joined []string) {
-	s.addOutcome(out)
+// addOutcomes adds the result of an event and of those that joined it.
+func (ts *Turns) addOutcomes(out signals.TurnResult, joined []string) {
+	ts.addOutcome(out, "")
 	for _, id := range joined {
 		out.EventID = id
-		s.addOutcome(out)
+		ts.addOutcome(out, "")
 	}
 }
 
@@ -167,14 +168,14 @@ func (s *State) announceEnd(now time.Time, turnID, traceID string, out signals.T
 	out.LastRecord = recordid.TurnEnded(turnID)
 	s.Outbox.recordIn(out.EventID, out.LastRecord, event.TypeTurnEnded, traceID, out.EventID, now,
 		event.TurnEnded{EventID: out.EventID, Joined: joined, Status: string(out.Status), Error: out.Error, Class: out.Class, Replies: replyIDs(out), Rule: out.Rule})
-	s.addOutcomes(out, joined)
+	s.Turns.addOutcomes(out, joined)
 }
 
 // announceUnprocessed records the end of an event that had no turn.
 func (s *State) announceUnprocessed(now time.Time, q Queued, out signals.TurnResult) {
 	if q.Origin != nil && s.Turns.rootOf(q.Origin.Root) != nil {
 		// The turn of the root ends when all of its events are processed.
-		s.addOutcome(out)
+		s.Turns.addOutcome(out, s.Outbox.last())
 		return
 	}
 	s.announceEnd(now, recordid.Turn(q.Item.ID, q.Item.Attempt), q.Item.TraceID, out, nil)

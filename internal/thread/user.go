@@ -49,7 +49,7 @@ func (s *State) InheritUser() {
 	if s.ParentLink.Parent == nil {
 		return
 	}
-	if first := s.Inbox.find(s.FirstID()); first != nil {
+	if first := s.Inbox.find(s.ParentLink.FirstID(s.Ref())); first != nil {
 		first.User = s.ParentLink.Parent.User
 	}
 }

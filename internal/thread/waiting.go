@@ -23,7 +23,7 @@ func (s *State) CanPark() bool {
 	if t == nil || s.Closing != nil || !t.waitsForPeople() {
 		return false
 	}
-	return s.Turns.unparks() >= 0 || s.nextPassingWaiting() >= 0 && s.Turns.hasRoomFor(t)
+	return s.Turns.unparks() >= 0 || s.Inbox.nextPassingWaiting(&s.Turns) >= 0 && s.Turns.hasRoomFor(t)
 }
 
 // hasRoomFor reports whether the turn can be parked. If not, events stay in the queue, whose size
@@ -234,30 +234,30 @@ func (s *State) busy(p Incoming) bool {
 	}
 	q := Queued{content: &p.content, OnWaiting: p.OnWaiting, Item: event.Item{Type: cmp.Or(p.Type, event.TypeMessage), Payload: p.Payload, Metadata: p.Metadata}}
 	free := s.Turns.Current == nil || s.Turns.Current.waitsForPeople() && s.Turns.hasRoomFor(s.Turns.Current)
-	return !free || len(s.Turns.Deciding) > 0 || s.Turns.unparks() >= 0 || s.nextPassingWaiting() >= 0 || !s.Turns.mayPassWaiting(&q)
+	return !free || len(s.Turns.Deciding) > 0 || s.Turns.unparks() >= 0 || s.Inbox.nextPassingWaiting(&s.Turns) >= 0 || !s.Turns.mayPassWaiting(&q)
 }
 
 // nextPassingWaiting returns the index of the next item to process while turns wait for people, or
 // -1.
-func (s *State) nextPassingWaiting() int {
-	if next := s.bestItem(s.Turns.mayPassWaiting); next >= 0 {
+func (in *Inbox) nextPassingWaiting(ts *Turns) int {
+	if next := in.best(ts, ts.mayPassWaiting); next >= 0 {
 		return next
 	}
 	// A message that hooks decide on, perhaps for days, holds up other messages only.
-	return s.bestItem((*Queued).isEnv)
+	return in.best(ts, (*Queued).isEnv)
 }
 
-// bestItem returns the index of the oldest item with the highest priority that may be processed, or -1.
+// best returns the index of the oldest item with the highest priority that may be processed, or -1.
 // Nothing overtakes a message that hooks decide on.
-func (s *State) bestItem(may func(*Queued) bool) int {
+func (in *Inbox) best(ts *Turns, may func(*Queued) bool) int {
 	best := -1
-	for i := range s.Inbox.Queue {
-		q := &s.Inbox.Queue[i]
-		if may(q) && (best < 0 || q.Item.Priority > s.Inbox.Queue[best].Item.Priority) {
+	for i := range in.Queue {
+		q := &in.Queue[i]
+		if may(q) && (best < 0 || q.Item.Priority > in.Queue[best].Item.Priority) {
 			best = i
 		}
 	}
-	if best >= 0 && s.Turns.decidesOn(&s.Inbox.Queue[best]) {
+	if best >= 0 && ts.decidesOn(&in.Queue[best]) {
 		return -1
 	}
 	return best
@@ -269,9 +269,9 @@ func everything(*Queued) bool { return true }
 // continue.
 func (s *State) HasNext() bool {
 	if len(s.Turns.Parked) == 0 {
-		return s.bestItem(everything) >= 0
+		return s.Inbox.best(&s.Turns, everything) >= 0
 	}
-	return s.Turns.unparks() >= 0 || s.nextPassingWaiting() >= 0
+	return s.Turns.unparks() >= 0 || s.Inbox.nextPassingWaiting(&s.Turns) >= 0
 }
 
 // othersOpenCalls returns the calls of other runs, including those in parked turns, that have no
