@@ -20,6 +20,7 @@ import (
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/auth"
 	"github.com/threadmill/threadmill/httpapi"
+	"github.com/threadmill/threadmill/internal/buildinfo"
 	"github.com/threadmill/threadmill/internal/config"
 	"github.com/threadmill/threadmill/internal/program"
 )
@@ -177,4 +178,14 @@ func TestBackground(t *testing.T) {
 	forever := make(chan struct{})
 	defer close(forever)
 	within(time.Millisecond, func() { <-forever }, slog.New(slog.DiscardHandler))
+}
+
+// TestVersion: a program says the version of its own module.
+func TestVersion(t *testing.T) {
+	cmd := newCommand(t, Config{Name: "refunds"})
+	var out bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetArgs([]string{"--version"})
+	require.NoError(t, cmd.Execute())
+	require.Equal(t, "refunds version "+buildinfo.Version()+"\n", out.String())
 }

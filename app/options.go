@@ -15,6 +15,7 @@ import (
 
 	"github.com/threadmill/threadmill"
 	"github.com/threadmill/threadmill/httpapi"
+	"github.com/threadmill/threadmill/internal/buildinfo"
 	"github.com/threadmill/threadmill/internal/ops/queueowner"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/signals"
@@ -65,7 +66,8 @@ Run threads, serve their API, or both; or run tools alone, on task queues of the
 Temporal is found by the TEMPORAL_* environment and profiles, PostgreSQL by
 DATABASE_URL, and NATS by NATS_URL, which is needed when the roles are separate
 processes. /healthz and /readyz are served in every role.`,
-		Args: cobra.NoArgs,
+		Args:    cobra.NoArgs,
+		Version: buildinfo.Version(), // of the program's own module
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.check(); err != nil {

@@ -19,6 +19,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/threadmill/threadmill/internal/buildinfo"
 	"github.com/threadmill/threadmill/internal/program"
 	"github.com/threadmill/threadmill/threadmilltest/embedded"
 )
@@ -52,6 +53,8 @@ func command() *cobra.Command {
 		Use:   "devserver",
 		Short: "Run Temporal, its Web UI, the store, a worker and the API in one process",
 		Args:  cobra.NoArgs,
+
+		Version: buildinfo.Version(),
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := o.complete(cmd.Flags().Changed("data")); err != nil {
