@@ -62,8 +62,8 @@ type Config struct {
 	// environment, which has the declared tools.
 	Configure func(*threadmill.Config) error
 
-	// API declares routes, webhooks and what else the HTTP API has. It is called after Configure, by each role: the file of
-	// --config is compared with what the program declares. An Authenticator replaces that of the flags.
+	// API declares the routes and webhooks of the HTTP API, and what else it has. It is called after Configure, also in processes
+	// that do not serve the API. An Authenticator replaces that of the flags.
 	API func(*httpapi.Config) error
 
 	// ClientOptions changes the options of the connection to Temporal, such as its DataConverter. The command replay needs

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/threadmill/threadmill/document"
 	"github.com/threadmill/threadmill/document/formats"
 	"github.com/threadmill/threadmill/internal/library"
 	"github.com/threadmill/threadmill/store"
@@ -59,4 +60,47 @@ func TestSplitDeleted(t *testing.T) { //nolint:paralleltest // its documents wai
 	}
 	all.Wait()
 	require.False(t, s.stored.Load())
+}
+
+// reader reads each document as its title and its words, which it counts as tokens.
+type reader struct{}
+
+func (reader) Read(_ context.Context, f document.File) (document.Text, error) {
+	if string(f.Content) == "blank" {
+		return document.Text{}, &document.UnreadableError{Reason: "nothing is on the page"}
+	}
+	return document.Text{Title: f.Name, Blocks: []document.Block{{Text: string(f.Content), Page: 7}}}, nil
+}
+
+func (reader) Tokens(text string) int { return len(strings.Fields(text)) }
+
+// TestReaders: a library reads by its reader, which also counts; without one, a document fails and says why.
+func TestReaders(t *testing.T) {
+	t.Parallel()
+	db, err := sqlite.Open(t.Context(), sqlite.Config{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, db.Close()) })
+	split := func(r document.Reader, source, text string) ([]store.KnowledgeChunk, error) {
+		l := library.New(library.Config{Store: db, Reader: r, ChunkTokens: 16, OverlapTokens: -1, Start: func(context.Context, string, store.KnowledgeDocument, bool) error { return nil }})
+		d, err := l.Add(t.Context(), namespace, library.Addition{Source: source, Content: &store.KnowledgeContent{Name: "scan.tiff", Bytes: []byte(text)}})
+		require.NoError(t, err)
+		if _, err := l.Split(t.Context(), namespace, d.Newest()); err != nil {
+			return nil, err
+		}
+		chunks, err := db.Chunks(t.Context(), namespace, d.Newest(), 0, 0)
+		require.NoError(t, err)
+		return chunks, nil
+	}
+	chunks, err := split(reader{}, "own", strings.Repeat("word ", 40))
+	require.NoError(t, err)
+	require.Len(t, chunks, 3)
+	require.Equal(t, []int{16, 7}, []int{chunks[0].Tokens, chunks[0].Page})
+
+	_, err = split(reader{}, "blank", "blank")
+	require.ErrorAs(t, err, new(*library.Error))
+	require.ErrorContains(t, err, "nothing is on the page")
+
+	_, err = split(nil, "none", "some words")
+	require.ErrorAs(t, err, new(*library.Error))
+	require.ErrorContains(t, err, "Config.Knowledge.Reader")
 }
