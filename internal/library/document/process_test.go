@@ -38,6 +38,18 @@ func TestReadHostile(t *testing.T) {
 	all.Wait()
 }
 
+// TestReadRepaired: what PDFium repairs, as browsers do, has its text.
+func TestReadRepaired(t *testing.T) {
+	t.Parallel()
+	hostile := documenttest.Hostile()
+	for name, want := range map[string]string{"an xref that loops.pdf": "text", "an open string.pdf": "before"} {
+		read, err := document.Read(t.Context(), document.File{Name: name, Content: hostile[name]}, document.Limits{})
+		require.NoError(t, err, name)
+		require.NotEmpty(t, read.Blocks, name)
+		require.Contains(t, read.Blocks[0].Text, want, name)
+	}
+}
+
 // TestReadEndsItsProcess: what a process is not given ends it, and its document has failed for good.
 func TestReadEndsItsProcess(t *testing.T) {
 	t.Parallel()
