@@ -42,7 +42,7 @@ func TestReadHostile(t *testing.T) {
 func TestReadRepaired(t *testing.T) {
 	t.Parallel()
 	hostile := documenttest.Hostile()
-	for name, want := range map[string]string{"an xref that loops.pdf": "text", "an open string.pdf": "before"} {
+	for name, want := range map[string]string{"an xref that loops.pdf": "text", "an open string.pdf": "before", "four thousand million.pdf": "text"} {
 		read, err := document.Read(t.Context(), document.File{Name: name, Content: hostile[name]}, document.Limits{})
 		require.NoError(t, err, name)
 		require.NotEmpty(t, read.Blocks, name)
